@@ -243,9 +243,9 @@ def experiment(name: Name, url: Url = URL, as_json: Json = False) -> None:
     for cohort, certificate in certificates.items():
         subject = f"a person of {cohort}" if cohort else "one person"
         for claim in certificate.claims:
-            rows = [("about", claim.about), *claim_rows(claim.epsilon, claim.delta)]
+            rows = [("protects", claim.protects), *claim_rows(claim.epsilon, claim.delta)]
             rows += [*_report_cost_rows(claim), (figure_name("exact"), claim.exact), ("proof", claim.proof)]
-            print_table(f"{name}: {subject}'s privacy against {claim.against}", rows)
+            print_table(f"{name}: {subject}'s privacy against {claim.adversary}", rows)
         _print_assumptions(certificate)
     for promise in [*record.get("sources", []), record]:
         if promise.get("rounds"):
@@ -306,8 +306,8 @@ def _print_verdicts(cohort: str, certificate: Certificate, verdicts: list[Verdic
     for verdict in verdicts:
         claim = [(f"claimed {key}", value) for key, value in claim_rows(verdict.epsilon, verdict.delta)]
         delta_rows = [] if verdict.epsilon is None else [("delta", verdict.found)]
-        rows = [("about", verdict.about), *claim, *delta_rows, ("proof", verdict.proof)]
-        print_table(f"{subject}: against {verdict.against}", [*rows, ("holds", "yes" if verdict.holds else "NO")])
+        rows = [("protects", verdict.protects), *claim, *delta_rows, ("proof", verdict.proof)]
+        print_table(f"{subject}: against {verdict.adversary}", [*rows, ("holds", "yes" if verdict.holds else "NO")])
     _print_assumptions(certificate)
 
 

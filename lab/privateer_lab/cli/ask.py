@@ -153,8 +153,12 @@ def _print_facts(name: str, progress: dict[str, Any], published: PublishedAnswer
     else:
         screen.print("no reports refused")
     for claim in progress["privacy"]["certificate"]["claims"]:
-        rows = [("about", claim["about"]), *claim_rows(claim["epsilon"], claim["delta"]), ("proof", claim["proof"])]
-        print_table(f"privacy against {claim['against']}", rows)
+        rows = [
+            ("protects", claim["protects"]),
+            *claim_rows(claim["epsilon"], claim["delta"]),
+            ("proof", claim["proof"]),
+        ]
+        print_table(f"privacy against {claim['adversary']}", rows)
 
 
 def claim_rows(epsilon: float | None, delta: float) -> list[tuple[str, Any]]:

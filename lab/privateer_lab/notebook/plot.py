@@ -202,9 +202,9 @@ def _list_attack_curves(certificates: Mapping[str, Certificate], fpr: Array) -> 
         for claim in (candidate for candidate in certificate.claims if candidate.epsilon is not None):
             tpr, guarantee = max_true_positive_rates(claim, fpr), f"epsilon {claim.epsilon:.3g}, delta {claim.delta:g}"
             if cohort_curves and np.array_equal(cohort_curves[-1][1], tpr):
-                cohort_curves[-1] = (f"{claim.against.partition(',')[0]}{cohort_label}:\n{guarantee}", tpr)
+                cohort_curves[-1] = (f"{claim.adversary.partition(',')[0]}{cohort_label}:\n{guarantee}", tpr)
             else:
-                cohort_curves.append((f"{claim.against}{cohort_label}:\n{guarantee}", tpr))
+                cohort_curves.append((f"{claim.adversary}{cohort_label}:\n{guarantee}", tpr))
         curves += cohort_curves
     return curves
 

@@ -265,7 +265,7 @@ def format_markdown_table(rows: Sequence[Mapping[str, Any]]) -> str:
     return "\n".join([head, "|" + "---|" * len(rows[0]), *body])
 
 
-_CLAIM_COLUMNS: Final = ("against", "about", "epsilon", "delta")
+_CLAIM_COLUMNS: Final = ("adversary", "protects", "epsilon", "delta")
 _NO_CLAIM: Final = {"epsilon": "nothing is claimed", "delta": None}
 
 

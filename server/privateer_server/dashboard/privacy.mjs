@@ -24,10 +24,10 @@ function makePromise(record) {
 
 /** One claim, with what the best attack achieves in plain words. */
 function makeClaim(claim, risk) {
-  const title = `Against ${claim.against}`;
+  const title = `Against ${claim.adversary}`;
   if (claim.epsilon === null) return el("div", { class: "claim" }, el("h3", {}, title), el("p", {}, `${capitalize(claim.proof)}.`));
   return el("div", { class: "claim" }, el("h3", {}, title), risk ? makeGuessing(risk.guesses, risk.advantage) : null,
-    makeFactList([["Claim", describePromise(claim)], ["About", claim.about], ["Proof", `${claim.proof}${claim.exact ? "; exact" : "; an upper bound"}`]]));
+    makeFactList([["Claim", describePromise(claim)], ["Protects", claim.protects], ["Proof", `${claim.proof}${claim.exact ? "; exact" : "; an upper bound"}`]]));
 }
 
 function makeGuessing(guesses, advantage) {

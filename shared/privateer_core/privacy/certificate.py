@@ -41,7 +41,7 @@ _REMEDY: Final = "ask for a new one"
 class Claim(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A claim on a participant's privacy against an adversary."""
 
-    against: str  # the adversary
+    adversary: str
     # epsilon, delta: the claim; an epsilon of None claims nothing
     epsilon: float | None
     delta: float
@@ -54,7 +54,7 @@ class Claim(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     # proof, exact: theorem behind the claim, and whether the event's curve is exact or an upper bound
     proof: str
     exact: bool
-    about: str = RECORD  # part of the participant's record that the claim protects
+    protects: str = RECORD  # part of the participant's record that the claim protects
 
 
 class Certificate(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -72,8 +72,8 @@ class Verdict(msgspec.Struct, frozen=True):
     ``proof`` and ``exact`` are the verifier's own, since a document may be wrong.
     """
 
-    against: str
-    about: str
+    adversary: str
+    protects: str
     epsilon: float | None
     delta: float
     found: float
@@ -126,12 +126,12 @@ def _promise_claims(privacy: Privacy, terms: tuple[Terms, ...]) -> list[Claim]:
     claim = _make_claim(row.reader, privacy.bound, _claimed_delta(privacy, terms), visible_events, sampling)
     if row.curated:
         # The participant's arm is a function of the own record: nothing is claimed against adversaries who see it.
-        return [replace(claim, about=JOINT)]
+        return [replace(claim, protects=JOINT)]
     if row.batched or not any(round_terms.mechanism.coins_choose for round_terms in terms):
         return [claim]
     # The coins that chose the arm travel with the report: together with the arm they narrow the context down.
     arms_hidden, arms_visible = (f"{row.reader}, {audience}" for audience in (_WITHOUT_ARMS, _WITH_ARMS))
-    return [replace(claim, against=arms_hidden), replace(claim, against=arms_visible, about=_RECORD_WITHOUT_ARM)]
+    return [replace(claim, adversary=arms_hidden), replace(claim, adversary=arms_visible, protects=_RECORD_WITHOUT_ARM)]
 
 
 def _alternative_events(event: Event | None) -> tuple[Event | None, ...]:
@@ -164,16 +164,16 @@ def _report_claims(privacy: Privacy, terms: tuple[Terms, ...], local_epsilons: C
     If their coins chose the arms, coins and arm together narrow the context down, as without a shuffler.
     """
     claim = _local_claim(local_epsilons, terms[0].reports)
-    yield replace(claim, against=f"{_COLLUDERS}, {_WITHOUT_ARMS}") if privacy.is_as_local else claim
+    yield replace(claim, adversary=f"{_COLLUDERS}, {_WITHOUT_ARMS}") if privacy.is_as_local else claim
     can_coins_choose = any(round_terms.mechanism.coins_choose for round_terms in terms)
     if not privacy.arm_in_key and claim.event is not None and can_coins_choose:
-        yield replace(claim, against=f"{_COLLUDERS}, {_WITH_ARMS}", about=_RECORD_WITHOUT_ARM)
+        yield replace(claim, adversary=f"{_COLLUDERS}, {_WITH_ARMS}", protects=_RECORD_WITHOUT_ARM)
 
 
-def _amplified_claim(against: str, privacy: Privacy, events: Collection[Event]) -> Claim:
+def _amplified_claim(adversary: str, privacy: Privacy, events: Collection[Event]) -> Claim:
     """Return the claim of a batch of reports that keep the promise alone: the smallest epsilon at its delta."""
     epsilon = max(account(event).epsilon(privacy.delta) for event in events)
-    return _make_claim(against, min(privacy.bound, math.ceil(epsilon * _STEPS) / _STEPS), privacy.delta, events)
+    return _make_claim(adversary, min(privacy.bound, math.ceil(epsilon * _STEPS) / _STEPS), privacy.delta, events)
 
 
 def _local_claim(epsilons: Collection[float], reports: int) -> Claim:
@@ -187,16 +187,18 @@ def _local_claim(epsilons: Collection[float], reports: int) -> Claim:
     return _make_claim(_COLLUDERS, total_epsilon, 0.0, events)
 
 
-def _make_claim(against: str, epsilon: float, delta: float, events: Collection[Event], sampling: float = 0.0) -> Claim:
+def _make_claim(
+    adversary: str, epsilon: float, delta: float, events: Collection[Event], sampling: float = 0.0
+) -> Claim:
     """Return the claim about a participant of whom the adversary sees any one of ``events``."""
     ordered = tuple(sorted(events, key=repr))
     event = ordered[0] if len(ordered) == 1 else Parallel(ordered)
     curve = account(event)
-    return Claim(against, epsilon, delta, event, sampling, curve.proof, curve.exact)
+    return Claim(adversary, epsilon, delta, event, sampling, curve.proof, curve.exact)
 
 
-def _empty_claim(against: str, reason: str = "it sees the record") -> Claim:
-    return Claim(against, None, 1.0, None, 0.0, f"nothing is claimed: {reason}", exact=True)
+def _empty_claim(adversary: str, reason: str = "it sees the record") -> Claim:
+    return Claim(adversary, None, 1.0, None, 0.0, f"nothing is claimed: {reason}", exact=True)
 
 
 def read_certificate(value: Any) -> Certificate:
@@ -215,12 +217,12 @@ def check_certificate(certificate: Certificate) -> None:
     claims = certificate.claims
     if certificate.format != FORMAT or not claims:
         raise SpecError(f"not of the format {FORMAT}, or empty", field="certificate", remedy=_REMEDY)
-    if len({claim.against for claim in claims}) < len(claims):
+    if len({claim.adversary for claim in claims}) < len(claims):
         raise SpecError("two claims against one adversary", field="certificate.claims", remedy=_REMEDY)
     if max(len(claims), len(certificate.assumes)) > _COUNT_MAX:
         raise SpecError(f"has more than {_COUNT_MAX} claims or assumptions", field="certificate", remedy=_REMEDY)
     words = [certificate.experiment, *certificate.assumes]
-    words += [text for claim in claims for text in (claim.against, claim.about, claim.proof)]
+    words += [text for claim in claims for text in (claim.adversary, claim.protects, claim.proof)]
     if not all(0 < len(text) <= _WORDS_MAX and text.isprintable() for text in words):
         readable = f"every text must have 1 to {_WORDS_MAX} printable characters"
         raise SpecError(readable, field="certificate", remedy=_REMEDY)
@@ -239,7 +241,7 @@ def recompute(certificate: Certificate) -> list[Verdict]:
 
 def _recompute_claim(claim: Claim) -> Verdict:
     """Recompute delta of a claim's event at its epsilon, and return whether it is within the claim."""
-    claim_fields = (claim.against, claim.about, claim.epsilon, claim.delta)
+    claim_fields = (claim.adversary, claim.protects, claim.epsilon, claim.delta)
     if claim.epsilon is None or claim.event is None:
         reason = "nothing is computed: the adversary sees the record"
         return Verdict(*claim_fields, 1.0, reason, exact=True, holds=claim.delta >= 1.0)

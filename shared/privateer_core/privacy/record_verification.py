@@ -109,9 +109,9 @@ class _Cohort:
         round_certificates = {path: self._certify_round(path, terms) for path, terms in rows.items()}
         if (field := _find_difference(self._certify(rows.values()), claimed)) is None:
             return
-        listed = {claim.against: _event_set(claim.event) for claim in claimed.claims}
+        listed = {claim.adversary: _event_set(claim.event) for claim in claimed.claims}
         for path, certificate in round_certificates.items():
-            pairs = [(_event_set(claim.event), listed.get(claim.against, _NO_EVENT)) for claim in certificate.claims]
+            pairs = [(_event_set(claim.event), listed.get(claim.adversary, _NO_EVENT)) for claim in certificate.claims]
             is_covered = all(events <= listed_events or listed_events >= _NO_EVENT for events, listed_events in pairs)
             _check(is_covered, "the certificate does not cover it", f"{path}.mechanism")
         raise _record_error("the certificate is not the one that the rounds make", f"{self._prefix}certificate.{field}")
@@ -197,7 +197,7 @@ def _find_difference(expected: Certificate, claimed: Certificate) -> str | None:
     if len(expected.claims) != len(claimed.claims):
         return "claims"
     for index, (left, right) in enumerate(zip(expected.claims, claimed.claims, strict=True)):
-        for name in ("against", "about", "epsilon", "event", "sampling", "exact", "delta"):
+        for name in ("adversary", "protects", "epsilon", "event", "sampling", "exact", "delta"):
             if not is_same(getattr(left, name), getattr(right, name)):
                 return f"claims.{index}.{name}"
     return None

@@ -16,9 +16,9 @@ _N_EPSILONS: Final = 8
 class Risk(msgspec.Struct, frozen=True):
     """Upper bounds of the success of attacks on a participant."""
 
-    # against, about: adversary, and part of the participant's record, as in the claim
-    against: str
-    about: str
+    # adversary, protects: who attacks, and the part of the participant's record, as in the claim
+    adversary: str
+    protects: str
     # largest true positive rate minus false positive rate of an attack that distinguishes two records; 1 without a
     # claim
     advantage: float
@@ -40,7 +40,7 @@ def risks(certificate: Certificate) -> Risks:
 
 def _claim_risk(claim: Claim) -> Risk:
     advantage = _advantage(claim)
-    return Risk(claim.against, claim.about, advantage, (1 + advantage) / 2, claim.epsilon is not None)
+    return Risk(claim.adversary, claim.protects, advantage, (1 + advantage) / 2, claim.epsilon is not None)
 
 
 def _advantage(claim: Claim) -> float:

@@ -54,8 +54,9 @@ def _out_of_reach(sizes: RoundSizes, n_reported: int, n_participants: int) -> in
     return max(0, n_participants - n_reported)
 
 
-ARM_NAME: Final = r"[\w .+%()!?-]{1,64}"
+ARM_NAME: Final = r"[\w .+%()!?-]+"
 """A regular expression of the names of arms, such as "20% off" and "Sign up (free)"."""
+_ArmName = Annotated[str, Field(pattern=f"^{ARM_NAME}$", max_length=64)]  # {1,64} would take 20 ms to compile
 ARMS_MIN = 2
 ARMS_MAX_COMPARED: Final = 16
 """Maximum number of arms if each is compared with others, or has a block of a matrix."""
@@ -85,7 +86,7 @@ class ArmsTable(ExperimentTable):
     """The ``[experiment]`` of algorithms that choose an arm for each participant."""
 
     # 2 to 256 names of options; some algorithms take fewer
-    arms: tuple[Annotated[str, Field(pattern=f"^{ARM_NAME}$")], ...] = Field(min_length=ARMS_MIN, max_length=ARMS_MAX)
+    arms: tuple[_ArmName, ...] = Field(min_length=ARMS_MIN, max_length=ARMS_MAX)
     # reports in the first round. By default 1,000; where batches are shuffled and rounds grow, ``privacy.min_batch``.
     round_size: int = Field(default=1000, ge=1, le=1_000_000)
     # a later round has at least this share of the participants so far; by default 0, or .3 where ``reward.base_rate``

@@ -133,7 +133,7 @@ def test_texts_of_a_record_cannot_control_the_terminal(capsys, tmp_path):
         code, err = verify(capsys, tmp_path, json.dumps(certificate))
         assert (code, "printable" in err) == (2, True)
     certificate = record_of("local")["certificate"]
-    certificate["claims"][0] |= {"against": "[/]", "proof": "[bold]"}
+    certificate["claims"][0] |= {"adversary": "[/]", "proof": "[bold]"}
     assert verify(capsys, tmp_path, json.dumps(certificate | {"assumes": ["[/]"]}))[0] == 0
     code, err = verify(capsys, tmp_path, json.dumps(certificate | {"\x1b[2J\n": 1}))
     assert (code, err.strip().isprintable()) == (2, True)
@@ -295,10 +295,10 @@ def test_more_honest_people_than_the_batch_are_refused(capsys, tmp_path):
 
 CLAIMS: list[tuple[str, Change, str]] = [
     ("shuffle", lambda c: c["claims"].pop(), "certificate.claims"),
-    ("shuffle", lambda c: c["claims"].append(c["claims"][0] | {"against": "nobody"}), "certificate.claims"),
+    ("shuffle", lambda c: c["claims"].append(c["claims"][0] | {"adversary": "nobody"}), "certificate.claims"),
     ("shuffle", lambda c: c["claims"][0].update(epsilon=1.5), "certificate.claims.0.epsilon"),
     ("shuffle", lambda c: c["claims"][0].update(delta=1e-5), "certificate.claims.0.delta"),
-    ("shuffle", lambda c: c["claims"][0].update(against="everybody together"), "certificate.claims.0.against"),
+    ("shuffle", lambda c: c["claims"][0].update(adversary="everybody together"), "certificate.claims.0.adversary"),
     ("shuffle", lambda c: c["claims"][0]["event"].update(honest=450), "rounds.1.mechanism"),
     ("shuffle", lambda c: c["claims"][1].update(epsilon=6.0), "certificate.claims.1.epsilon"),
     ("shuffle", lambda c: c.update(assumes=["nothing"]), "certificate.assumes"),
@@ -306,7 +306,7 @@ CLAIMS: list[tuple[str, Change, str]] = [
     ("phased-central", lambda c: c["claims"][0].update(sampling=0.0), "certificate.claims.0.sampling"),
     ("central", lambda c: c["claims"].pop(), "certificate.claims"),
     ("hidden", lambda c: c.update(assumes=c["assumes"][:-1]), "certificate.assumes"),
-    ("local", lambda c: c["claims"][1].update(about="the whole record"), "certificate.claims.1.about"),
+    ("local", lambda c: c["claims"][1].update(protects="the whole record"), "certificate.claims.1.protects"),
     ("central", lambda c: c["claims"][0].update(event=None, epsilon=None), "certificate.claims.0.epsilon"),
     ("phased-shuffle", lambda c: c["claims"].pop(), "certificate.claims"),
     ("phased-shuffle", lambda c: c["claims"][0].update(epsilon=5.0), "certificate.claims.0.epsilon"),

@@ -139,7 +139,7 @@ def test_the_text_of_a_certificate_is_limited(tmp_path: Path) -> None:
     claim = certificate["claims"][0]
     certificate["assumes"], certificate["claims"] = (
         [],
-        [claim | {"against": f"number {indice}"} for indice in range(65)],
+        [claim | {"adversary": f"number {indice}"} for indice in range(65)],
     )
     refused(certificate, "certificate")
 

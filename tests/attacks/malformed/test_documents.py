@@ -220,7 +220,7 @@ NAMES = [
     "_hidden",
     "[red]screen[/red] [/]",
 ]
-CLAIMS = [{"against": NAMES[0], "about": NAMES[3], "epsilon": 1.0, "delta": 0.0}]
+CLAIMS = [{"adversary": NAMES[0], "protects": NAMES[3], "epsilon": 1.0, "delta": 0.0}]
 
 
 def result(names: list[str] = NAMES, *, has_parts: bool = True) -> Answer:

@@ -142,8 +142,8 @@ def test_the_certificate_says_whose_view_the_promise_is_about() -> None:
     spec = sparse_spec()
     certificate = certify("test", spec.privacy, [Schedule(spec).open(5).policy.terms])
     promised, curator = certificate.claims
-    assert (promised.epsilon, promised.about) == (1.0, JOINT)
-    assert (curator.against, curator.epsilon) == ("the server", None)
+    assert (promised.epsilon, promised.protects) == (1.0, JOINT)
+    assert (curator.adversary, curator.epsilon) == ("the server", None)
     assert all(verdict.holds for verdict in recompute(certificate))
 
 

@@ -64,7 +64,7 @@ def test_claims_are_recomputed_from_the_document_alone(model: str) -> None:
 
 
 def test_each_adversary_has_its_epsilon() -> None:
-    shuffle = {claim["against"]: claim for claim in document("shuffle")["claims"]}
+    shuffle = {claim["adversary"]: claim for claim in document("shuffle")["claims"]}
     assert shuffle["the server"]["epsilon"] == 1.0
     assert 1.0 < shuffle["server and shuffler"]["epsilon"] <= 6.0
     assert shuffle["server and shuffler"]["delta"] == 0
@@ -73,7 +73,7 @@ def test_each_adversary_has_its_epsilon() -> None:
 
 def test_local_reports_reveal_more_to_adversaries_who_see_arms() -> None:
     """The coins that chose the arm travel with the report."""
-    claims = {claim["against"]: claim["about"] for claim in document("local")["claims"]}
+    claims = {claim["adversary"]: claim["protects"] for claim in document("local")["claims"]}
     assert claims == {
         "everybody together, who see no arms": "the whole record",
         "everybody together, who see arms too": "reward, and context among bins where the report's coins give the arm",
@@ -88,7 +88,7 @@ def test_hidden_arms_are_assumed_where_the_promise_depends_on_them(model: str) -
     added_claims = unseen.claims[len(visible.claims) :]
     assert unseen.claims[: len(visible.claims)] == visible.claims
     # Reports whose coins chose the arm say to whoever sees arms what they say where nobody shuffles.
-    claims = [(claim.against, claim.epsilon, claim.about.split(",")[0]) for claim in added_claims]
+    claims = [(claim.adversary, claim.epsilon, claim.protects.split(",")[0]) for claim in added_claims]
     epsilon = visible.claims[-1].epsilon
     assert claims == ([("server and shuffler, who see arms too", epsilon, "reward")] if model == "shuffle" else [])
     assert all(verdict.holds for verdict in recompute(unseen))
@@ -105,7 +105,7 @@ def test_certificates_of_vectors_hold_and_say_what_is_true(name: str) -> None:
     if name != "none":
         assert (first.delta == privacy.delta) == all(terms.keeps_promise for terms in rounds)
         assert first.delta >= max(terms.true_delta for terms in rounds) * (1 - 1e-6)
-    assert [claim.against for claim in others] == {"local": [], "shuffle": ["server and shuffler"]}.get(
+    assert [claim.adversary for claim in others] == {"local": [], "shuffle": ["server and shuffler"]}.get(
         privacy.model, ["the server"]
     )
     assert all(claim.epsilon is None for claim in others)
@@ -141,7 +141,7 @@ def test_the_epsilon_of_a_planned_report_is_bounded() -> None:
 @pytest.mark.parametrize("row", TRUST.values(), ids=TRUST)
 def test_every_trust_model_is_certified_against_its_reader(row: Any) -> None:
     first = certify("test", PRIVACY[row.name], keyed_rounds(row.name)).claims[0]
-    assert first.against.startswith(row.reader)
+    assert first.adversary.startswith(row.reader)
     assert (first.epsilon is not None) == row.promises
 
 

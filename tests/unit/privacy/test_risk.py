@@ -13,7 +13,7 @@ from privateer_core.privacy.risk import Risk, reconstruction_probability, risks
 
 
 def risk_of(epsilon: float | None, delta: float, event: Event | None, sampling: float = 0.0) -> Risk:
-    claim = Claim("somebody", epsilon, delta, event, sampling, "a proof", exact=True, about=RECORD)
+    claim = Claim("somebody", epsilon, delta, event, sampling, "a proof", exact=True, protects=RECORD)
     return risks(Certificate(FORMAT, "test", (claim,), ())).risks[0]
 
 
@@ -64,7 +64,7 @@ def test_where_nothing_is_claimed_everything_may_be_guessed() -> None:
 
 
 def claim_of(epsilon: float | None, delta: float, event: Event | None) -> Claim:
-    return Claim("somebody", epsilon, delta, event, 0.0, "a proof", exact=True, about=RECORD)
+    return Claim("somebody", epsilon, delta, event, 0.0, "a proof", exact=True, protects=RECORD)
 
 
 @pytest.mark.parametrize("epsilon", [0.1, 1.0, 4.0])

@@ -256,6 +256,6 @@ async def test_the_risk_is_public(settings: ServerSettings) -> None:
             assert answer.status_code == 200
             claims = (await stranger.get("/experiments/test/privacy")).json()["certificate"]["claims"]
             risks = json.loads(answer.content)["risks"]
-            assert [risk["against"] for risk in risks] == [claim["against"] for claim in claims]
+            assert [risk["adversary"] for risk in risks] == [claim["adversary"] for claim in claims]
             assert all(0 < risk["advantage"] < 1 for risk in risks)
             assert_problem(await stranger.get("/experiments/none/risk"), 404, "not-found")

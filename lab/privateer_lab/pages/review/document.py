@@ -158,7 +158,7 @@ def render_html(review: Review) -> str:
         parties=_struct_rows(review.parties),
         verdicts=[
             (
-                f"{claim.against}{f' ({claim.cohort})' if claim.cohort else ''}",
+                f"{claim.adversary}{f' ({claim.cohort})' if claim.cohort else ''}",
                 exact(claim.epsilon),
                 exact(claim.delta),
                 exact(float(f"{claim.found:.3g}")),

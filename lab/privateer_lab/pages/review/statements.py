@@ -273,7 +273,7 @@ def _privacy_loss_section(subject: Subject, claims: tuple[StatedClaim, ...]) -> 
 def _state_loss(claim: StatedClaim) -> str:
     source = f" (source {claim.cohort})" if claim.cohort else ""
     loss = "nothing is claimed" if claim.epsilon is None else f"epsilon {claim.epsilon:.12g}, delta {claim.delta:.12g}"
-    return f"Against {claim.against}{source}, about {claim.about}: {loss}."
+    return f"Against {claim.adversary}{source}, about {claim.protects}: {loss}."
 
 
 def _deployment_model_section(subject: Subject) -> dict[str, Any]:

@@ -195,9 +195,9 @@ class StatedClaim(msgspec.Struct, frozen=True):
     """One claim of a certificate, recomputed."""
 
     cohort: str  # the source whose people it is about; empty for the experiment's own
-    # against, about, epsilon, delta, proof, exact: as in the certificate; an epsilon of None claims nothing
-    against: str
-    about: str
+    # adversary, protects, epsilon, delta, proof, exact: as in the certificate; an epsilon of None claims nothing
+    adversary: str
+    protects: str
     epsilon: float | None
     delta: float
     proof: str
@@ -219,7 +219,7 @@ def format_promise(first: Mapping[str, Certified | StatedClaim]) -> str:
     """Return a clause with the promise to participants, by the first claim of each cohort: sources may differ."""
     losses = {cohort: _loss_text(claim) for cohort, claim in first.items()}
     others = {cohort: loss for cohort, loss in losses.items() if loss != losses[""]}
-    own_clause = f"promised {losses['']}, against {first[''].against}"
+    own_clause = f"promised {losses['']}, against {first[''].adversary}"
     if not others:
         return f"Each person is {own_clause}"
     of_sources = (f"those of {source} {promise}" for source, promise in others.items())
@@ -239,8 +239,8 @@ def _state_claims(cohort: str, certificate: Certificate) -> Iterator[StatedClaim
         guesses = tuple(Guess(k, 1 / k, reconstruction_probability(claim, k)) for k in CANDIDATE_COUNTS)
         yield StatedClaim(
             cohort=cohort,
-            against=claim.against,
-            about=claim.about,
+            adversary=claim.adversary,
+            protects=claim.protects,
             epsilon=claim.epsilon,
             delta=claim.delta,
             proof=verdict.proof,

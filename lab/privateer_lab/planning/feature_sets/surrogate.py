@@ -60,7 +60,9 @@ class SurrogateRuns:
         squares = outcomes.sums(table.rows, gains**2)
         first, second = ((design.T @ sums)[:, None] / self._counts for sums in (self._sums, squares))
         self._means = first  # (2, 1, cells, arms)
-        self._errors = np.where(self._counts < 1, np.inf, np.maximum(second - first**2, 0) / self._counts)
+        # Few participants may have equal gains: one more has the variance of all.
+        variance = (self._counts * np.maximum(second - first**2, 0) + gains.var(axis=0)) / (self._counts + 1)
+        self._errors = np.where(self._counts < 1, np.inf, variance / self._counts)
         # The mean of a cell averages the terms of all cells that its participants have.
         self._within = ((design.T * self._row_counts) @ design)[:, None] / self._counts  # (2, 1, cells, cells)
         self._inverse = [np.linalg.inv(kernel) for kernel in table.kernels]

@@ -45,7 +45,9 @@ class TrialSection(Section):
     minimum_detectable_effect: float | None = Field(default=None, gt=0, allow_inf_nan=False)
     power: float = Field(default=0.8, gt=0.5, lt=1, allow_inf_nan=False)
     # up to two further outcomes of yes or no that are monitored: an application reports them with the reward
-    guardrails: tuple[Annotated[str, Field(pattern=r"^[\w .+-]{1,64}$")], ...] = Field(default=(), max_length=2)
+    guardrails: tuple[Annotated[str, Field(pattern=r"^[\w .+-]+$", max_length=64)], ...] = Field(
+        default=(), max_length=2
+    )
     # rules that end it before its horizon: ``decided`` (every effect is), ``futility`` (no interval contains a relevant
     # effect), ``best`` (every segment's best arm is known). The first satisfied rule counts.
     stopping_rules: tuple[Literal["decided", "futility", "best"], ...] = ()

@@ -168,7 +168,7 @@ def test_verify_recomputes_what_sources_are_promised(capsys: pytest.CaptureFixtu
 def test_verify_recomputes_a_certificate(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     output = figures(capsys, "verify", str(certificate(tmp_path, 1.0)))
     assert [claim["holds"] for claim in output["claims"]] == [True, True]
-    assert output["claims"][0]["about"] == "the whole record"
+    assert output["claims"][0]["protects"] == "the whole record"
     code, out, _ = run(capsys, "account", "verify", str(certificate(tmp_path, 0.5)))
     assert code == 1
     assert "NO" in out

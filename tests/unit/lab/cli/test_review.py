@@ -71,15 +71,15 @@ def test_figures_of_the_page_are_the_certificates(name: str, rounds: int) -> Non
     page = check(render_html(review))
     claims = [claim for certificate in subject.certificates.values() for claim in certificate.claims]
     part = page.text.partition("The promise, and the risk that is left")[2].rpartition("Claims as recomputed")[0]
-    promises = re.findall(r"Promise (nothing is claimed|epsilon (\S+), delta (\S+)) About", part)
+    promises = re.findall(r"Promise (nothing is claimed|epsilon (\S+), delta (\S+)) Protects", part)
     assert len(promises) == len(claims) > 0
     for (words, epsilon, delta), claim in zip(promises, claims, strict=True):
         if claim.epsilon is None:
             assert words == "nothing is claimed"
         else:
             assert (float(epsilon), float(delta)) == pytest.approx((claim.epsilon, claim.delta), rel=1e-11)
-        assert f"Against {claim.against}" in part
-        assert claim.about in part
+        assert f"Against {claim.adversary}" in part
+        assert claim.protects in part
     assert all(text in page.text for certificate in subject.certificates.values() for text in certificate.assumes)
     verdicts = [verdict for certificate in subject.certificates.values() for verdict in recompute(certificate)]
     assert [claim.holds for claim in review.claims] == [verdict.holds for verdict in verdicts]

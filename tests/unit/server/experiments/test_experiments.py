@@ -135,7 +135,7 @@ async def test_privacy_states_the_promise_round_by_round_and_certifies_it(api: A
     assert round_["mechanism"]["type"] == "signed-symbol"
     assert 1.0 < round_["mechanism"]["epsilon"] <= 4.0
     certificate = read_certificate(record["certificate"])
-    assert [claim.against for claim in certificate.claims] == ["the server", "server and shuffler"]
+    assert [claim.adversary for claim in certificate.claims] == ["the server", "server and shuffler"]
     assert all(verdict.holds for verdict in recompute(certificate))
 
 
@@ -187,7 +187,7 @@ async def test_privacy_claims_of_other_trust_models(api: Api, model: str) -> Non
     assert (record["epsilon"], record["delta"]) == promise
     certificate = read_certificate(record["certificate"])
     assert all(verdict.holds for verdict in recompute(certificate))
-    claimed = {claim.against: claim.epsilon for claim in certificate.claims}
+    claimed = {claim.adversary: claim.epsilon for claim in certificate.claims}
     assert (
         claimed
         == {
