@@ -51,7 +51,7 @@ BAD = [
     ({"experiment.arms": ["a", "a\ufe0f"]}, "experiment.arms", "two names look the same"),
     ({"experiment.arms": ["a", "a\u3164"]}, "experiment.arms", "two names look the same"),
     ({"experiment.arms": ["a", "\u3164 "]}, "experiment.arms", "a name that people see"),
-    ({"experiment.arms": ["a", "名" * 65]}, "experiment.arms", "at most 64 characters"),
+    ({"experiment.arms": ["a", "名" * 65]}, "experiment.arms.1", "at most 64 characters"),
     ({"experiment.arms": ["a", ""]}, "experiment.arms.1", "match"),
     ({"experiment.name": "Has Spaces"}, "experiment.name", "lower-case"),
     ({"experiment.name": "../etc"}, "experiment.name", "lower-case"),
