@@ -10,8 +10,8 @@ from typing_extensions import override
 from privateer_core.errors import PluginError
 
 T = TypeVar("T")
-_OWN_PREFIX: Final = "privateer-"
-"""Prefix of the names of Privateer's own distributions."""
+_OWN_PREFIX: Final = "privateer_"
+"""Prefix of the names of Privateer's own modules."""
 
 
 class Plugins(Mapping[str, T]):
@@ -81,9 +81,9 @@ class Plugins(Mapping[str, T]):
 
 
 def _sort_key(point: EntryPoint) -> tuple[bool, str, str]:
-    """Return a sort key that orders by distribution and name, with Privateer's own distributions first."""
-    owner = _distribution_name(point)
-    return not owner.startswith(_OWN_PREFIX), owner, point.name
+    """Return a sort key that orders by package and name, with Privateer's own first; no metadata file is parsed."""
+    package = point.value.partition(".")[0]
+    return not package.startswith(_OWN_PREFIX), package, point.name
 
 
 def _distribution_name(point: EntryPoint) -> str:
