@@ -124,7 +124,7 @@ def test_its_reports_are_counted_and_learned_from(services: Services, name: str)
         assert len(estimates) == 6  # two arms, in two segments and on average
         assert all(-1.5 < estimate["value"] < -0.5 and estimate["high"] < 0 for estimate in estimates)
     elif name.startswith("linear"):
-        assert name != "linear-several" or _messages(services, name) == 6
+        assert name != "linear-several" or _messages(services, name) > 1
         means = {arm: mean["1"] for arm, mean in _page(services, name, "/policy")["policy"]["shows"]["arms"].items()}
         assert name == "linear-local" or max(means, key=means.__getitem__) == "a", means
     elif "central" in name or "none" in name:
