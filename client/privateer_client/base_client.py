@@ -174,7 +174,7 @@ class BaseClient(Generic[_Transport]):
         participation, payment = published.participation, self._account.payment(address.identity)
         n_remaining = participation.spec.reports - (0 if payment is None else payment.made)
         endpoint, seconds = address.endpoint(participation.terms.trust), end - self._pace.clock.monotonic()
-        if participation.round.batch and n_remaining > 0 and seconds > 0:
+        if participation.round.batch_size and n_remaining > 0 and seconds > 0:
             yield from self._make_tokens(address).fill(endpoint, n_remaining, min(self._pace.timeout, seconds))
 
     def _make_tokens(self, address: Address) -> "Tokens":

@@ -96,7 +96,7 @@ class Participation:
             "experiment": round_.experiment == spec.name == name,
             "version": round_.version == self.policy.version == self.decider.version,
             "model": round_.model == spec.privacy.model == terms.model,
-            "batch": round_.batch == terms.batch,
+            "batch_size": round_.batch_size == terms.batch_size,
             "messages": round_.messages == terms.messages,
             "groups": round_.groups == terms.mechanism.groups,
             "cohort": self.policy.cohort in spec.cohorts and not (self.is_draining and self.policy.cohort),
@@ -125,12 +125,12 @@ class Participation:
     @property
     def is_open(self) -> bool:
         """Whether the round takes reports of this participant's cohort; False if the experiment is over or paused."""
-        return self.round.batch > 0 and self.policy.cohort == self.cohort and not self.is_paused
+        return self.round.batch_size > 0 and self.policy.cohort == self.cohort and not self.is_paused
 
     @property
     def is_over(self) -> bool:
         """Whether participants choose by the final policy."""
-        return self.round.batch == 0 or self.is_draining
+        return self.round.batch_size == 0 or self.is_draining
 
     @property
     def is_report_requested(self) -> bool:
@@ -146,7 +146,7 @@ class Participation:
     def is_turn_pending(self) -> bool:
         """Whether the rounds of this participant's cohort have not started yet."""
         turns = self.spec.cohorts
-        return self.round.batch > 0 and turns.index(self.policy.cohort) < turns.index(self.cohort)
+        return self.round.batch_size > 0 and turns.index(self.policy.cohort) < turns.index(self.cohort)
 
     def draw_coins(self, n_participants: int) -> NDArray[np.uint32]:
         """Draw fresh public coins, shape (n,), which must be independent of the contexts."""

@@ -30,7 +30,7 @@ class ExperimentStatus(msgspec.Struct, frozen=True):
     experiment: str
     version: int
     model: str
-    batch: int
+    batch_size: int
     open: bool
 
 
@@ -39,7 +39,7 @@ class HeldRound(msgspec.Struct, frozen=True):
 
     experiment: str
     version: int
-    batch: int
+    batch_size: int
     held: int
     full: bool
 

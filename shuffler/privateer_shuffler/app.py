@@ -78,7 +78,7 @@ class ShufflerPages:
         followed = await self._rounds.get_round(request.path_params["name"])
         round_, pool = followed.round, followed.pool
         is_open = pool is not None and not pool.is_full
-        status = ExperimentStatus(round_.experiment, round_.version, round_.model, round_.batch, is_open)
+        status = ExperimentStatus(round_.experiment, round_.version, round_.model, round_.batch_size, is_open)
         return json_response(status, _OK)
 
     async def keys(self, _: Request) -> Response:
@@ -189,7 +189,7 @@ def _build_app(
 
     def list_held() -> HeldRounds:
         rounds_held = [
-            HeldRound(pool.round.experiment, pool.round.version, pool.round.batch, pool.n_shown, pool.is_full)
+            HeldRound(pool.round.experiment, pool.round.version, pool.round.batch_size, pool.n_shown, pool.is_full)
             for pool in rounds.held_pools.pools
         ]
         return HeldRounds(own_key_id, settings.min_batch, rounds_held)

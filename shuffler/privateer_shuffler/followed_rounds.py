@@ -198,13 +198,13 @@ class FollowedRounds:
 
     def _watch(self, name: str) -> None:
         """Begin to follow an experiment that takes reports, also again after its end, at a restored server."""
-        if name not in self._watched and self._followed[name].round.batch:
+        if name not in self._watched and self._followed[name].round.batch_size:
             self._watched.add(name)
             self._background.start(self._follow(name))
 
     async def _follow(self, name: str) -> None:
         """Fetch each new publication of an experiment until the experiment is over."""
-        while self._followed[name].round.batch and self._followed[name].state is not BatchState.DELETED:
+        while self._followed[name].round.batch_size and self._followed[name].state is not BatchState.DELETED:
             try:
                 await self._fetch(name, 0 if name in self._server.unfollowed else _POLL_SECONDS)
                 self._server.unfollowed.discard(name)
@@ -249,12 +249,12 @@ class FollowedRounds:
 
     def _check_limits(self, round_: Round) -> None:
         """Refuse a round that may close with too few reports, or is too large to hold."""
-        largest = RoundSize(round_.batch, round_.messages, round_.sealed_size)
+        largest = RoundSize(round_.batch_size, round_.messages, round_.sealed_size)
         raise_refusals(ExperimentSize(round_.fewest, [largest], is_shuffled=True).find_refusals(shuffler=self.limits))
 
     async def _open_pool(self, round_: Round, new_digest: bytes) -> Pool | None:
         """Open the pool of a round; None if it takes no reports here, or is beyond the limits, which is logged."""
-        if round_.endpoint != "shuffler" or round_.batch == 0:
+        if round_.endpoint != "shuffler" or round_.batch_size == 0:
             return None
         try:
             self._check_limits(round_)

@@ -65,7 +65,7 @@ class HeldPools:
         """Erase a pool, and count its reports as dropped."""
         n_participants = await self.forget(pool)
         if self._pool_store.shared:  # of the replicas that drop the pool, the one that erased it counts its reports
-            self._metrics.count_dropped(pool.round.experiment, round_to_tenths(n_participants, pool.round.batch))
+            self._metrics.count_dropped(pool.round.experiment, round_to_tenths(n_participants, pool.round.batch_size))
 
     async def forget(self, pool: Pool) -> int:
         """Store that a version is over, erase its pool, and return the number of participants; retry on a full disk."""

@@ -55,7 +55,7 @@ async def flood(services: Pair, publication: bytes, batches: int) -> None:
     """Fill whole batches with random bytes."""
     round_ = facts_of(publication)
     for _ in range(batches):
-        await services.uploads(publication, junk(round_, round_.batch))
+        await services.uploads(publication, junk(round_, round_.batch_size))
 
 
 async def wait_for_refusals(services: Pair, refused: int) -> dict[str, Any]:
@@ -122,11 +122,14 @@ async def test_random_bytes_do_not_fail_a_phased_experiment(tmp_path: Path) -> N
         before = await draw(services)
         await flood(services, first_coordinates_only, 1)
         facts = await services.version(2)
-        assert (facts["status"], facts["batch"]) == ("open", facts_of(first_coordinates_only).batch)
+        assert (facts["status"], facts["batch_size"]) == ("open", facts_of(first_coordinates_only).batch_size)
         after = await draw(services)
         assert after == {**before, "start": before["places"]}  # the next people of the same order
         second = await services.api.publication()
-        assert await services.uploads(second, sealed_reports(second, facts_of(second).batch)) == facts_of(second).batch
+        assert (
+            await services.uploads(second, sealed_reports(second, facts_of(second).batch_size))
+            == facts_of(second).batch_size
+        )
         await services.version(3)
         state = (await services.api.client.get("/experiments/test/state")).json()["answer"]
         assert (state["rounds"], state["status"], fact(state, "people asked")) == (1, "learning", 2 * before["places"])
@@ -138,7 +141,7 @@ async def test_a_phased_experiment_fails_when_nobody_is_left_to_ask(tmp_path: Pa
     async with pair(tmp_path) as services:
         publication = await create_phased(services, 200)
         version, n_invited = 1, 0
-        while (round_ := facts_of(publication)).batch:
+        while (round_ := facts_of(publication)).batch_size:
             n_invited += (await draw(services))["places"]
             await flood(services, publication, 1)
             version += 1
@@ -146,7 +149,7 @@ async def test_a_phased_experiment_fails_when_nobody_is_left_to_ask(tmp_path: Pa
             publication = await services.api.publication()
         facts = await services.api.facts()
         assert (facts["status"], facts["accepted"]) == ("failed", 0)
-        assert n_invited <= 200 < n_invited + facts_of(await first_publication(services)).batch
+        assert n_invited <= 200 < n_invited + facts_of(await first_publication(services)).batch_size
         del round_
 
 
@@ -239,9 +242,9 @@ async def run_attacked_round(folder: Path, attack: Callable[[Round], np.ndarray]
         assert answer.status_code == 201
         publication = await services.api.publication()
         facts = decode_publication(publication).round
-        honest = [seal_messages(publication, assigned_coordinates, 0) for _ in range(facts.batch - 1)]
+        honest = [seal_messages(publication, assigned_coordinates, 0) for _ in range(facts.batch_size - 1)]
         people = [*honest[:5], seal_messages(publication, attack, 1), *honest[5:]]
-        assert await services.uploads(publication, people) == facts.batch
+        assert await services.uploads(publication, people) == facts.batch_size
         next_facts = await services.version(2)
         refused = next_facts["refused"]
         assert isinstance(refused, dict)
@@ -338,7 +341,7 @@ def test_the_experiment_ends_without_a_further_round(sections: dict[str, Any]) -
     opened = open_first_round(parse_section(algorithm(sections["algorithm"]["name"]).spec, data), b"k" * 32)
     closed = replace(opened, received=PEOPLE, state=RoundState.CLOSED, total=_total(opened.step.policy))
     after = open_following_round(closed, KEY.public_key().public_bytes_raw, now=1.0)
-    assert (after.round.version, after.round.batch, after.drain) == (2, 0, None)
+    assert (after.round.version, after.round.batch_size, after.drain) == (2, 0, None)
 
 
 def _total(policy: Any) -> Any:

@@ -40,7 +40,7 @@ def facts_of(spec, step):
         experiment=spec.name,
         version=step.policy.version,
         model=spec.privacy.model,
-        batch=step.batch,
+        batch_size=step.batch_size,
         sealed_size=64 + message_size(step.policy),
         public_key=bytes(32),
         messages=terms.messages,
@@ -105,7 +105,7 @@ def test_every_rounds_policy_checks_and_its_terms_verify(spec, turns):
     assert len(turns) > 1
     for turn in turns:
         turn.policy.check(spec)
-        assert turn.policy.terms.batch == turn.step.batch > 0
+        assert turn.policy.terms.batch_size == turn.step.batch_size > 0
         facts = facts_of(spec, turn.step)
         if spec.privacy.trust.calibration == "tight":
             verify(turn.policy.terms, spec, turn.policy.cohort, facts, WIDE)
@@ -122,21 +122,22 @@ def test_each_participant_is_invited_to_one_round_at_most(spec, turns):
     everybody = getattr(spec.experiment, spec.people_key)
     draws = [turn.policy.draw for turn in turns]
     if draws[0] is None:
-        assert sum(turn.step.batch for turn in turns) <= everybody
+        assert sum(turn.step.batch_size for turn in turns) <= everybody
         assert [turn.step.n_reported for turn in turns] == [
-            sum(r.step.batch for r in turns[:i]) for i in range(len(turns))
+            sum(r.step.batch_size for r in turns[:i]) for i in range(len(turns))
         ]
     else:
         invited = np.concatenate([draw.select_participants() for draw in draws])
         assert len(set(invited.tolist())) == len(invited)
         assert all(
-            draw.people == everybody and draw.places >= turn.step.batch for draw, turn in zip(draws, turns, strict=True)
+            draw.people == everybody and draw.places >= turn.step.batch_size
+            for draw, turn in zip(draws, turns, strict=True)
         )
 
 
 def test_the_final_policy_invites_no_participants(spec, turns):
     step = learner_for(spec).open_next_round(turns[-1].state, 99, 9)
-    assert step.batch == step.policy.terms.batch == 0
+    assert step.batch_size == step.policy.terms.batch_size == 0
     step.policy.check(spec)
     assert same(decode(encode(step.policy), kind_of(spec)), step.policy)
 
@@ -147,7 +148,7 @@ def test_a_missed_round_is_followed_by_a_round_whose_policy_checks(spec, turns):
         following = schedule.miss(step, 9, is_repeated=is_repeated)
         following.policy.check(spec)
         assert following.policy.version == step.policy.version + 1
-        assert following.batch == 0 if schedule.has_failed(following) else following.batch > 0
+        assert following.batch_size == 0 if schedule.has_failed(following) else following.batch_size > 0
         assert schedule.miss(step, 9, 40, is_repeated=is_repeated).policy.version == 40
 
 
@@ -155,14 +156,14 @@ def test_the_best_policy_so_far_invites_no_participants(spec, turns):
     learner = learner_for(spec)
     for state in (learner.start(5), turns[0].state, turns[-1].state):
         step = learner.open_idle_round(state, 7, 9)
-        assert (step.batch, step.policy.version, step.policy.terms.batch) == (0, 7, 0)
+        assert (step.batch_size, step.policy.version, step.policy.terms.batch_size) == (0, 7, 0)
         assert step.state is state
         step.policy.check(spec)
         assert same(decode(encode(step.policy), kind_of(spec)), step.policy)
         # What was paused goes on.
         after = learner.open_next_round(learner.miss(state, step.policy, is_repeated=True), 8, 9)
         after.policy.check(spec)
-        assert after.batch == learner.open_next_round(state, 8, 9).batch
+        assert after.batch_size == learner.open_next_round(state, 8, 9).batch_size
 
 
 def takes_earlier_decisions(turns):
@@ -188,10 +189,10 @@ def late_release(spec, policy, deciders):
     """Return a release of participants who chose by these policies, as many by each, and how many of them count."""
     mechanism, total = policy.terms.mechanism, policy.terms.mechanism.empty()
     if mechanism.messages > MESSAGES_MAX:
-        batch = policy.contribute(*draw_people(spec, deciders[0], policy.terms.batch))
+        batch = policy.contribute(*draw_people(spec, deciders[0], policy.terms.batch_size))
         return mechanism.simulate(batch, np.random.default_rng(5))
     for decider in deciders:
-        contexts, coins, decisions, rewards = draw_people(spec, decider, policy.terms.batch // len(deciders))
+        contexts, coins, decisions, rewards = draw_people(spec, decider, policy.terms.batch_size // len(deciders))
         if policy.fresh_coins:
             coins = coins[::-1].copy()
         batch, analyzer = policy.contribute(contexts, coins, decisions, rewards), policy.make_analyzer(decider)
@@ -206,7 +207,7 @@ def test_reports_on_earlier_decisions_count_once_and_lead_to_rounds_that_check(s
     earlier, last = turns[-2].policy, turns[-1]
     deciders = [earlier, last.policy] if takes_earlier_decisions(turns) else [last.policy]
     release = late_release(spec, last.policy, deciders)
-    assert release.reports == last.policy.terms.batch // len(deciders) * len(deciders)
+    assert release.reports == last.policy.terms.batch_size // len(deciders) * len(deciders)
     schedule = Schedule(spec)
     state = schedule.learn(last.step, release, [(decider, 1 / len(deciders)) for decider in deciders])
     assert same(decode(encode(state), schedule.learner.state_type), state)
@@ -218,7 +219,7 @@ def test_rounds_after_the_horizon_take_late_reports(spec, turns):
     over = learner_for(spec).open_next_round(turns[-1].state, 99, 9)
     drained = Schedule(spec).open_drain_round(over, 9)
     drained.policy.check(spec)
-    if drained.batch and spec.privacy.trust.calibration == "tight":
+    if drained.batch_size and spec.privacy.trust.calibration == "tight":
         verify(drained.policy.terms, spec, drained.policy.cohort, facts_of(spec, drained), WIDE)
 
 
@@ -252,7 +253,7 @@ def test_a_change_leads_to_rounds_that_check_or_is_refused_with_a_remedy(spec, t
                 continue
             for step in (learner.open_next_round(changed, 8, 9), learner.open_idle_round(changed, 8, 9)):
                 step.policy.check(after)
-                assert step.batch == step.policy.terms.batch
+                assert step.batch_size == step.policy.terms.batch_size
 
 
 def test_another_experiment_begins_with_what_was_learned_or_refuses(spec, turns):
@@ -264,7 +265,7 @@ def test_another_experiment_begins_with_what_was_learned_or_refuses(spec, turns)
             continue
         step = learner.open_next_round(state, 1, 9)
         step.policy.check(after)
-        if step.batch and after.privacy.trust.calibration == "tight":
+        if step.batch_size and after.privacy.trust.calibration == "tight":
             verify(step.policy.terms, after, step.policy.cohort, facts_of(after, step), WIDE)
 
 
@@ -297,6 +298,6 @@ def test_answers_hold_no_estimate_before_the_first_report(spec):
 
 def test_no_round_is_larger_than_the_learner_says(spec, turns):
     bulk = learner_for(spec).list_round_volumes(turns[0].step)
-    assert max(turn.step.batch for turn in turns) <= max(entry.people for entry in bulk)
-    messages = [turn.step.batch * turn.policy.terms.messages for turn in turns]
+    assert max(turn.step.batch_size for turn in turns) <= max(entry.people for entry in bulk)
+    messages = [turn.step.batch_size * turn.policy.terms.messages for turn in turns]
     assert max(messages) <= max(entry.people * entry.messages for entry in bulk)

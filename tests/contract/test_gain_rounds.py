@@ -58,7 +58,7 @@ def turns(request: Any) -> tuple[Any, list[Any]]:
 def publish_round(spec: Any, step: Any) -> bytes:
     terms = step.policy.terms
     facts = Round(
-        *(spec.name, step.policy.version, spec.privacy.model, terms.batch, 64 + message_size(step.policy), PUBLIC),
+        *(spec.name, step.policy.version, spec.privacy.model, terms.batch_size, 64 + message_size(step.policy), PUBLIC),
         messages=terms.messages,
         groups=terms.mechanism.groups,
     )
@@ -80,7 +80,7 @@ def test_the_last_round_measures_and_its_state_and_policy_travel(turns: Any) -> 
     spec, all_ = turns
     assert [isinstance(turn.policy, GainPolicy) for turn in all_] == [False] * (len(all_) - 1) + [True]
     last, learner = all_[-1], learner_for(spec)
-    assert last.step.batch == spec.gain_people
+    assert last.step.batch_size == spec.gain_people
     for state in (learner.start(5), last.step.state, last.state):
         assert same(decode(encode(state), learner.state_type), state)
     kind = algorithm(spec.algorithm.name).policy
@@ -89,7 +89,7 @@ def test_the_last_round_measures_and_its_state_and_policy_travel(turns: Any) -> 
     assert answer.gain is not None
     assert answer.gain.people == spec.gain_people
     assert answer.status == "ended"
-    assert max(turn.step.batch for turn in all_) <= max(v.people for v in learner.list_round_volumes(all_[0].step))
+    assert max(turn.step.batch_size for turn in all_) <= max(v.people for v in learner.list_round_volumes(all_[0].step))
 
 
 def test_a_device_verifies_the_round_and_derives_its_epsilon(turns: Any) -> None:
@@ -126,7 +126,7 @@ def test_the_record_has_the_round_and_its_certificate_covers_it(turns: Any) -> N
         Row(
             **msgspec.structs.asdict(describe_terms(turn.policy.terms)),
             version=index + 1,
-            received=turn.step.batch,
+            received=turn.step.batch_size,
             released=True,
         )
         for index, turn in enumerate(all_)

@@ -38,7 +38,7 @@ def test_rows_give_back_what_rounds_promised() -> None:
 def test_an_event_symbol_of_no_number_of_keys_is_refused(keys: object) -> None:
     spec, terms = next((spec, terms) for name, spec, terms in rounds() if "EventSymbol" in name)
     row = describe_terms(terms)
-    wrong = PlannedTerms(batch=row.batch, honest=row.honest, mechanism=row.mechanism | {"keys": keys})
+    wrong = PlannedTerms(batch_size=row.batch_size, honest=row.honest, mechanism=row.mechanism | {"keys": keys})
     with pytest.raises(SpecError, match="mechanism"):
         read_terms(wrong, type(spec), spec.privacy, spec.reports)
 

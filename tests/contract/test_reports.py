@@ -68,7 +68,7 @@ def answer(decisions, reward):
 
 def test_rewards_far_beyond_their_bounds_are_reported_like_the_bounds(spec, turns):
     policy = turns[-1].policy
-    batch = policy.terms.batch
+    batch = policy.terms.batch_size
     contexts, coins, decisions, _ = draw_people(spec, policy, batch)
     for side in (1, -1):
         assert not policy.read(spec, answer(decisions, spec.reward.middle + side * spec.reward.half_range))[1]

@@ -43,12 +43,12 @@ test("the end is said in words, and not where there is none", () => {
 });
 
 test("a round says how far it is", () => {
-  assert.equal(describeRound({ batch: 1000, received: 312, version: 5 }), "Round 5: 312 of 1,000 reports have come.");
-  assert.equal(describeRound({ batch: 0, received: 0, version: 6 }), "Version 6 asks nobody.");
+  assert.equal(describeRound({ batch_size: 1000, received: 312, version: 5 }), "Round 5: 312 of 1,000 reports have come.");
+  assert.equal(describeRound({ batch_size: 0, received: 0, version: 6 }), "Version 6 asks nobody.");
 });
 
 test("a round whose shuffler has its reports does not say that none has come", () => {
-  const unseen = { batch: 1376, received: 0, version: 20, people: { held: { at_shuffler: null } } };
+  const unseen = { batch_size: 1376, received: 0, version: 20, people: { held: { at_shuffler: null } } };
   assert.equal(describeRound(unseen), "Round 20 waits for its shuffler to deliver 1,376 reports: what waits there is not seen here.");
   assert.match(describeRound({ ...unseen, people: { held: { at_shuffler: 0 } } }), /0 of 1,376 reports have come/);
 });
@@ -60,11 +60,11 @@ test("the account of people is said in the words of the command line", () => {
 });
 
 test("a round says at which rate reports come, and when it closes", () => {
-  const now = Date.now(), open = { batch: 100, received: 40, version: 3 };
+  const now = Date.now(), open = { batch_size: 100, received: 40, version: 3 };
   assert.match(describeRound(open, null, { rate: 60 / (30 * MINUTE) }, now), /40 of 100 reports have come\. About 2 reports a minute come in, so that it closes around .*\.$/);
   assert.match(describeRound(open, null, { rate: 1 / (30 * MINUTE) }, now), /About 2 reports an hour/);
   assert.equal(describeRound(open, null, null, now), "Round 3: 40 of 100 reports have come.");
-  assert.equal(describeRound({ ...open, batch: 0 }, null, null, now), "Version 3 asks nobody.");
+  assert.equal(describeRound({ ...open, batch_size: 0 }, null, null, now), "Version 3 asks nobody.");
 });
 
 test("a page says since when an experiment runs", () => {

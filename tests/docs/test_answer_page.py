@@ -58,7 +58,7 @@ def test_the_page_shows_the_printed_answers(
     place: int, name: str, settings: list[str], below: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run = Simulation(load_spec(ROOT / "examples" / f"{name}.toml", settings), 1)
-    while run.step.batch:
+    while run.step.batch_size:
         run.close_round()
     answer, version = run.schedule.answer(run.step), run.step.policy.version
     conclusion = conclude(run.schedule, run.step, answer)

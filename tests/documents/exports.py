@@ -52,7 +52,7 @@ def build_export(spec: Spec, publication: bytes) -> Export:
         spec=spec.model_dump(mode="json", exclude_none=True),
         policy=followed.policy.view(spec),
         result=None,
-        record=make_record(spec, {followed.policy.cohort: [row] if terms.batch else []}),
+        record=make_record(spec, {followed.policy.cohort: [row] if terms.batch_size else []}),
         state=encode(step.state),
         publication=publication,
     )

@@ -56,7 +56,7 @@ def lies(body: bytes) -> list[tuple[str, dict[str, Any], dict[str, Any]]]:
         "a seed below 0": {"policy.seed": -1},
         "people who may get what is retired": {"policy.playable": np.ones(5, bool)},
         "a policy of another version": {"policy.by_context.version": 3},
-        "a policy that asks people, too": {"policy.by_context.terms.batch": 2000},
+        "a policy that asks people, too": {"policy.by_context.terms.batch_size": 2000},
         "five keys": {layout: np.zeros((5, 0), np.uint32)},
         "keys by coins": {layout: np.full((4, 1), 9, np.uint32)},
         "another mechanism of the algorithm": {"policy.terms.mechanism": policy["by_context"]["terms"]["mechanism"]},

@@ -69,7 +69,7 @@ def _with_plan(policy: Any, rng: np.random.Generator) -> Any:
     edges = np.sort(rng.integers(0, 1 << 16, (2, features)), axis=1).astype(np.uint32)
     resolutions = [rng.choice(np.flatnonzero(questions.features[1:] == place) + 1) for place in range(features)]
     plan = replace(policy.plan, given=21_001, edges=edges, resolutions=np.array(resolutions))
-    if not policy.terms.batch:
+    if not policy.terms.batch_size:
         return replace(policy, plan=replace(plan, given=0))
     mechanism = msgspec.structs.replace(policy.terms.mechanism, layout=plan.layout(questions))
     return replace(policy, plan=plan, terms=replace(policy.terms, mechanism=mechanism))

@@ -123,7 +123,7 @@ def published(spec: Spec, grown: Grown | None = None, over: Policy | None = None
     terms = policy.terms
     timed = {} if over else {"least": step.min_reports, "deadline": int(1000 + step.seconds) if step.seconds else 0}
     round_ = Round(
-        *(spec.name, VERSION, spec.privacy.model, terms.batch, 64 + message_size(policy), _KEY, terms.messages),
+        *(spec.name, VERSION, spec.privacy.model, terms.batch_size, 64 + message_size(policy), _KEY, terms.messages),
         groups=terms.mechanism.groups,
         **timed,
     )

@@ -133,7 +133,7 @@ def publication_of(spec: Spec, grown: Callable[[Any, Spec], Any] | None = None) 
         policy = grown(policy, spec)
     terms = policy.terms
     facts = Round(
-        *(spec.name, 4, spec.privacy.model, terms.batch, 64 + message_size(policy)),
+        *(spec.name, 4, spec.privacy.model, terms.batch_size, 64 + message_size(policy)),
         *(KEY.public_key().public_bytes_raw(), terms.messages),
     )
     return encode_publication(Publication(facts, spec.model_dump_json().encode(), encode(policy)))
@@ -266,9 +266,9 @@ def _lies(spec: Spec, body: bytes) -> list[tuple[str, dict[str, Any], dict[str, 
         ("a little more local epsilon than the promise allows", {epsilon_path: raised}, hidden),
         ("another epsilon than the spec's", {"policy.terms.epsilon": 2.0}, hidden),
         ("another delta", {"policy.terms.delta": 1e-5}, hidden),
-        ("fewer people in the terms", {"policy.terms.batch": batch - 1}, hidden),
+        ("fewer people in the terms", {"policy.terms.batch_size": batch - 1}, hidden),
         ("more honest people", {"policy.terms.honest": honest + 100}, hidden),
-        ("fewer people in round and terms", {"round.3": 500, "policy.terms.batch": 500}, hidden),
+        ("fewer people in round and terms", {"round.3": 500, "policy.terms.batch_size": 500}, hidden),
         ("another model in the round", {"round.2": "central"}, hidden),
         ("another name", {"round.0": "other"}, hidden),
         ("another version", {"round.1": 5}, hidden),

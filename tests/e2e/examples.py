@@ -85,7 +85,7 @@ def play(path: Path, env: dict[str, str]) -> tuple[bool, str]:
     """Have the people of an example take part; return whether they were its own and nothing was lost, and figures."""
     spec = tomllib.loads(path.read_text())
     page = f"{env['PRIVATEER_URL']}/experiments/{spec['experiment']['name']}"
-    n_people = max(USERS, httpx.get(page).raise_for_status().json()["batch"])
+    n_people = max(USERS, httpx.get(page).raise_for_status().json()["batch_size"])
     people = ["--users", str(n_people)] if spec["algorithm"]["name"] != "phased" else []
     process = run(*COMPOSE, "run", "--rm", "-T", "load", spec["experiment"]["name"], *people, "--json", env=env)
     if process.returncode:

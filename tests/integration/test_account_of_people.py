@@ -33,7 +33,7 @@ MODELS = ("shuffle", "local", "central", "none")
 
 def reachable(spec: ArmsSpec) -> int:
     """Count the participants of all rounds, round by round."""
-    return sum(planned.batch for planned in spec.planned_rounds()) + spec.gain_people
+    return sum(planned.batch_size for planned in spec.planned_rounds()) + spec.gain_people
 
 
 def generate_spec(seed: int) -> ArmsSpec:
@@ -93,10 +93,10 @@ def check(accounts: Accounts) -> None:
     at_shuffler = accounts.complete.held.at_shuffler
     assert at_shuffler is not None
     assert at_shuffler <= waiting <= at_shuffler + accounts.complete.unknown
-    is_seen = not (facts["shuffler"] and facts["batch"])
+    is_seen = not (facts["shuffler"] and facts["batch_size"])
     assert (server.held.at_shuffler == 0) == is_seen, "what is assumed is printed as known"
     assert is_seen or server.unknown == min(server.held.needed, server.planned - closed - server.out_of_reach)
-    assert server.held.needed == max(0, facts["batch"] - facts["received"])
+    assert server.held.needed == max(0, facts["batch_size"] - facts["received"])
 
 
 def upload_garbage(at: Services, name: str) -> None:
@@ -185,7 +185,7 @@ def test_a_wrong_account_is_noticed(at: Services) -> None:
 def simulate_account(spec: Spec, seed: int) -> People:
     """Play a run, and compare its account with who chose while rounds were open."""
     run = make_simulation(spec, seed)
-    while run.step.batch:
+    while run.step.batch_size:
         run.close_round()
     account, people = run.account(), run.people
     check_sums(account)

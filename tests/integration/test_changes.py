@@ -166,7 +166,7 @@ async def test_a_shuffled_round_stays_open_in_a_pause(folder: Path) -> None:
         assert not session.report_requested
         assert await services.uploads(first, sealed_reports(first, 40, seed=1)) == 40
         facts = await services.version(2)
-        assert facts | {"status": "paused", "batch": 0, "accepted": 100} == facts
+        assert facts | {"status": "paused", "batch_size": 0, "accepted": 100} == facts
         await make_change(services.api, "resume")
         third = await services.api.publication()
         assert await services.uploads(third, sealed_reports(third, 100, seed=2)) == 100

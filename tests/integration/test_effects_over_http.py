@@ -100,7 +100,7 @@ def kill_in_epochs(at: Services, epochs: tuple[int, ...]) -> None:
 
 def in_process(spec: Spec) -> Answer:
     run = Simulation(spec, 2)
-    while run.step.batch:
+    while run.step.batch_size:
         run.close_round()
     return run.schedule.answer(run.step)
 

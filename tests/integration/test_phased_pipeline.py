@@ -138,7 +138,7 @@ def test_a_phase_that_is_short_of_people(tmp_path: Path, monkeypatch: pytest.Mon
         assert result.over
         assert get(at, spec, "")["status"] == "finished"
         rows = get(at, spec, "/privacy")["rounds"]
-        assert all(row["released"] and 0 < row["received"] < row["batch"] for row in rows)
+        assert all(row["released"] and 0 < row["received"] < row["batch_size"] for row in rows)
         assert_recorded(at, spec, result)
 
 

@@ -130,7 +130,7 @@ def test_a_source_reports_ahead_of_the_experiments_own_people(tmp_path: Path, ch
         assert [(run.accepted, dict(run.refused)) for run in (source_run, *waiting)] == [(2000, {})] * 2
         wait_for_the_end(at)
         history = httpx.get(f"{at.server}/experiments/test/history").json()["rounds"]
-        counts = [(row["cohort"], row["received"]) for row in history if row["batch"]]
+        counts = [(row["cohort"], row["received"]) for row in history if row["batch_size"]]
         assert sum(count for cohort, count in counts if cohort) == sum(count for cohort, count in counts if not cohort)
         privacy = httpx.get(f"{at.server}/experiments/test/privacy").json()
         certificates = read_certificates(privacy)

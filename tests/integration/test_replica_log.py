@@ -35,7 +35,7 @@ async def create(api: Api, name: str) -> None:
 
 async def close_round(api: Api, name: str) -> None:
     first = await api.publication(name)
-    people = sealed_reports(first, decode_publication(first).round.batch)
+    people = sealed_reports(first, decode_publication(first).round.batch_size)
     answer = await api.client.post("/reports", content=body_of(first, people), auth=Signing())
     assert answer.status_code == 202, answer.text
 

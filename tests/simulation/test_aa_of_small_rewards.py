@@ -97,15 +97,15 @@ def adjusted_trial(rng: np.random.Generator) -> tuple[Answer, float]:
     )
     schedule = Schedule(spec)
     step, people = schedule.open(int(rng.integers(2**63))), 0
-    while step.batch:
+    while step.batch_size:
         policy: Any = step.policy
-        mechanism, noise, coins = policy.terms.mechanism, SeededNoise(rng), draw_coins(rng, step.batch)
-        x, rest = rng.standard_normal((2, step.batch)).clip(-5, 5)
+        mechanism, noise, coins = policy.terms.mechanism, SeededNoise(rng), draw_coins(rng, step.batch_size)
+        x, rest = rng.standard_normal((2, step.batch_size)).clip(-5, 5)
         numbers = (x[:, None] + 5) / 10
         rewards = 0.5 + (0.8 * x + 0.6 * rest) / 1_500
         batch = policy.contribute(numbers, coins, policy.decide(numbers, coins), append_numbers(rewards, numbers))
         records = mechanism.parse(mechanism.randomize(batch, noise).tobytes())
-        people += step.batch
+        people += step.batch_size
         step = schedule.close(step, mechanism.release(mechanism.add(mechanism.empty(), records), noise), 1)
     return schedule.answer(step), 4 * 1.96 / 1_500 / people**0.5
 

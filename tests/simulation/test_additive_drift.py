@@ -42,7 +42,7 @@ def after_a_swap(privacy: dict[str, Any], before: int, memory: float | str) -> t
         "population": tables["population"] | {"drift": {"name": "swap", "period": before}},
     }
     run, rounds = Simulation(parse_spec(tables), 0), []
-    while run.step.batch:
+    while run.step.batch_size:
         earlier = run.score.played
         run.close_round()
         rounds.append((run.score.played.expected - earlier.expected) / (run.score.played.times - earlier.times))

@@ -41,7 +41,10 @@ def names() -> list[object]:
 def test_an_example_has_an_answer_at_any_time(name: str) -> None:
     run = simulated(name)
     before = concluded(run, run.step)
-    assert before.headline.sentence == f"Nothing is known yet: the first result comes after {run.step.batch:,} people."
+    assert (
+        before.headline.sentence
+        == f"Nothing is known yet: the first result comes after {run.step.batch_size:,} people."
+    )
     assert (before.rules, before.gain, before.effects, before.estimates) == (None, None, (), ())
     assert before.privacy.sentence
     for _ in range(ROUNDS):

@@ -55,7 +55,7 @@ def test_where_rewards_depend_on_nothing_no_gain_is_claimed() -> None:
     for seed in range(RUNS):
         spec = load_spec(SPEC, ["experiment.horizon=3000"])
         run = Simulation(spec, seed, environment=Flat(environment_for(spec, seed)))  # type: ignore[arg-type]
-        while run.step.batch:
+        while run.step.batch_size:
             run.close_round()
         learner, answer = run.schedule.learner, run.schedule.answer(run.step)
         conclusion = conclude(run.schedule, run.step, answer)

@@ -27,7 +27,7 @@ def result(seed: int, *settings: str):
     data = Path(os.environ["PRIVATEER_ADULT"])
     paths = f"population.path={data},{data.with_name('adult.test.gz')}"
     run = Simulation(load_spec(SPEC, [*settings, paths]), seed)
-    while run.step.batch:
+    while run.step.batch_size:
         run.close_round()
     return run.judgement.facts(), run.schedule.answer(run.step)
 

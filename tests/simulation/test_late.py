@@ -158,7 +158,7 @@ def test_learning_with_the_wrong_shares_costs_regret():
     def regret(kind, seed):
         changes = SHUFFLE | {"experiment.horizon": 40_000, "experiment.round_growth": 0.1}
         run = kind(with_delay(mean=4000.0, **changes), seed)
-        while run.step.batch:
+        while run.step.batch_size:
             run.close_round()
         run.finish()
         return run.outcome().regret

@@ -173,7 +173,7 @@ def gradients(name, blind=False):
     for _ in range(150):
         parts = []
         for decider in (earlier, now):
-            coins = rng.integers(0, 2**32, now.terms.batch // 2, dtype=np.uint32)
+            coins = rng.integers(0, 2**32, now.terms.batch_size // 2, dtype=np.uint32)
             decisions = decider.decide(np.zeros((len(coins), 0)), coins)
             rewards = 0.9 - np.square(decisions.points - BEST).sum(axis=2) / 4
             rewards = rewards[:, 0] if rewards.shape[1] == 1 else rewards
@@ -276,7 +276,7 @@ def test_learning_with_the_wrong_slopes_costs_regret():
 
     def regret(kind, seed):
         run = kind(load_spec(EXAMPLES / "convex-one-point.toml", DELAY, 30_000), seed)
-        while run.step.batch:
+        while run.step.batch_size:
             run.close_round()
         run.finish()
         return run.outcome().regret

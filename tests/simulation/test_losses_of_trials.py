@@ -28,7 +28,7 @@ def losses(model: str) -> np.ndarray:
     rng, rows = np.random.default_rng(12), []
     for seed in range(RUNS):
         effect, state, version = float(rng.uniform(-WIDEST, WIDEST)), learner.start(seed), 1
-        while batch := (step := learner.open_next_round(state, version, seed)).batch:
+        while batch := (step := learner.open_next_round(state, version, seed)).batch_size:
             contexts, coins = rng.random((batch, 2)), rng.integers(0, 2**32, batch, dtype=np.uint32)
             decided = step.policy.decide(contexts, coins)
             rewards = (rng.random(batch) < 0.4 + effect * (decided.arms == 1)).astype(float)

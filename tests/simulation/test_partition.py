@@ -25,7 +25,7 @@ def regret(spec, means, seed):
         contexts = rng.random((500, spec.dimension))
         truth = means(contexts)
         arms = played.policy.decide(contexts, rng.integers(0, 2**32, 500, dtype=np.uint32)).arms
-        batch = played.policy.terms.batch
+        batch = played.policy.terms.batch_size
         policy_regret += batch * (truth.max(axis=1) - truth[np.arange(500), arms]).mean()
         uniform += batch * (truth.max(axis=1) - truth.mean(axis=1)).mean()
         people += batch

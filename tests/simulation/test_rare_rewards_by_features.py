@@ -52,7 +52,7 @@ def test_features_are_worth_more_than_the_best_single_option_among_many(model):
         "algorithm": {"name": "additive"},
     }
     simulation = Simulation(parse_spec(tables), 200, environment=Shoppers())
-    while simulation.step.batch:
+    while simulation.step.batch_size:
         simulation.close_round()
     simulation.finish()
     run = simulation.outcome()

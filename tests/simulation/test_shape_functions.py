@@ -32,7 +32,7 @@ def run_experiment(model: str, seed: int) -> Simulation:
     tables["privacy"] = PROMISES[model]
     tables["experiment"]["horizon"] = PEOPLE
     run = Simulation(parse_spec(tables), seed)
-    while run.step.batch:
+    while run.step.batch_size:
         run.close_round()
     return run
 

@@ -56,7 +56,7 @@ def draw_estimates(spec, times, shares=None):
 
 
 def draw_estimate(spec, learner, state, policy, seed, shares):
-    rng, people = np.random.default_rng(seed), policy.terms.batch
+    rng, people = np.random.default_rng(seed), policy.terms.batch_size
     contexts = rng.random((people, 2))
     arms = rng.choice(3, people, p=shares or SOURCE["shares"])
     rewards = (rng.random(people) < MEANS[arms]).astype(float)

@@ -26,7 +26,7 @@ def shares(spec, seeds: int) -> list[float]:
 def run_to_end(spec, seed: int = 0):
     """A simulation at its end."""
     run = make_simulation(spec, seed)
-    while run.step.batch:
+    while run.step.batch_size:
         run.close_round()
     run.finish()
     return run

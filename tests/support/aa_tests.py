@@ -107,12 +107,12 @@ def play_served(promise: str, deviation: float, segments: str, tests: int, seed:
         for _ in range(tests):
             rewards, arms, ends = [], [], [0]
             step = schedule.open(int(rng.integers(2**63)))
-            while step.batch:
-                people = small_rewards(deviation, shares, step.batch, rng)
+            while step.batch_size:
+                people = small_rewards(deviation, shares, step.batch_size, rng)
                 release, chosen = _release(step.policy, spec, people, rng)
                 rewards.append(people.rewards)
                 arms.append(chosen)
-                ends.append(ends[-1] + step.batch)
+                ends.append(ends[-1] + step.batch_size)
                 step = schedule.close(step, release, int(rng.integers(2**63)))
             looks = float(critical_values(information(np.array(ends[1:], float), PEOPLE), 0.05)[-1]) / 1.96
             yield schedule.answer(step), looks * _welch(np.concatenate(rewards), np.concatenate(arms))

@@ -12,7 +12,7 @@ def mean_reward(tables: Mapping[str, Any], seeds: Iterable[int]) -> float:
     rewards = []
     for seed in seeds:
         simulation = Simulation(parse_spec(tables), seed)
-        while simulation.step.batch:
+        while simulation.step.batch_size:
             simulation.close_round()
         simulation.finish()
         rewards.append(simulation.outcome().reward)

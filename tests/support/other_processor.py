@@ -32,7 +32,7 @@ def make_documents(name: str) -> dict[str, Any]:
     publication = published(spec)
     terms = Participation(publication, spec.name, LIMITS, is_paused=True).terms
     row = Row(version=4, received=0, released=False, **msgspec.structs.asdict(describe_terms(terms)))
-    records = [make_record(spec, {}), *([_record(spec, row)] if terms.batch else [])]
+    records = [make_record(spec, {}), *([_record(spec, row)] if terms.batch_size else [])]
     return {
         "publication": base64.b64encode(publication).decode(),
         "records": [msgspec.to_builtins(record) for record in records],

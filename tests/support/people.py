@@ -40,12 +40,12 @@ def rounds(
     rng = np.random.default_rng(seed)
     schedule, kind = Schedule(spec), algorithm(spec.algorithm.name).policy
     step = schedule.open(int(rng.integers(2**63)))
-    while step.batch:
+    while step.batch_size:
         state = decode(encode(step.state), schedule.learner.state_type)
         policy = decode_policy(encode(step.policy), kind)
         check_policy(policy, spec)
-        contexts = sample(rng, step.batch) if sample else rng.random((step.batch, spec.dimension))
-        coins = rng.integers(0, 2**32, step.batch, dtype=np.uint32)
+        contexts = sample(rng, step.batch_size) if sample else rng.random((step.batch_size, spec.dimension))
+        coins = rng.integers(0, 2**32, step.batch_size, dtype=np.uint32)
         decisions: Any = policy.decide(contexts, coins)
         rewards = draw_observations(spec, contexts, decisions, means or bumps(len(spec.options)), rng)
         mechanism: Any = policy.terms.mechanism

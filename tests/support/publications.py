@@ -15,7 +15,7 @@ from tests.support.specs import SHUFFLE, make_spec
 
 KEY = X25519PrivateKey.generate()
 NOW = 1000.0
-OVER = {"terms": {"batch": 0, "honest": 0}, "round_": {"batch": 0, "least": 0, "deadline": 0}}
+OVER = {"terms": {"batch_size": 0, "honest": 0}, "round_": {"batch_size": 0, "least": 0, "deadline": 0}}
 """What changes when the experiment asks nobody any more."""
 
 
@@ -40,7 +40,7 @@ def _open_round(kind: type[Spec], text: str, version: int) -> tuple[dict[str, An
         "experiment": spec.name,
         "version": version,
         "model": spec.privacy.model,
-        "batch": step.batch,
+        "batch_size": step.batch_size,
         "sealed_size": 64 + message_size(step.policy),
         "public_key": KEY.public_key().public_bytes_raw(),
         "messages": terms.messages,

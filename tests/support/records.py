@@ -63,11 +63,13 @@ def rounds_of(spec: Spec, count: int) -> dict[str, list[Row]]:
     rounds: dict[str, list[Row]] = {}
     for version, turn in enumerate(planned, 1):
         privacy = spec.cohort_privacy(turn.cohort)
-        terms = calibrate(privacy, turn.batch, spec.typical_question(), spec.min_reports(turn.batch), spec.reports)
+        terms = calibrate(
+            privacy, turn.batch_size, spec.typical_question(), spec.min_reports(turn.batch_size), spec.reports
+        )
         over = version < count
         row = Row(
             version=version,
-            received=turn.batch * over,
+            received=turn.batch_size * over,
             released=over,
             **msgspec.structs.asdict(describe_terms(terms)),
         )

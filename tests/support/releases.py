@@ -8,7 +8,7 @@ from privateer_core.primitives.contributions import KeyedSums
 def wild_release(policy, rng, scale):
     """Any release of the right shape, wild ones included."""
     keys, arms = policy.mechanism.layout.keys, policy.mechanism.layout.groups
-    reports = policy.terms.batch
+    reports = policy.terms.batch_size
     counts = rng.multinomial(reports, np.ones(arms) / arms, keys) if keys else np.zeros((0, arms), np.int64)
     sums = np.rint(counts * np.clip(rng.normal(0, scale, (keys, arms)), -1, 1)).astype(np.int64)
     hits = np.minimum(reports, np.abs(sums).sum(axis=1) + rng.integers(0, reports + 1, keys))

@@ -168,7 +168,7 @@ class StoredChoice:
         accepts = participation.policy.accepts_decisions_of
         is_accepted = self.decided > participation.round.version or accepts(self.decided)
         is_current = self.period == period_number(participation.spec, now) and has_same_meaning
-        return not (participation.round.batch > 0 and is_accepted and is_current)
+        return not (participation.round.batch_size > 0 and is_accepted and is_current)
 
     def is_abandoned(self, now: float) -> bool:
         """Whether a due report that no round takes has waited for another window and at least a day."""

@@ -156,10 +156,12 @@ def simulate_rounds(spec: Spec) -> Iterator[Policy]:
     """Simulate an experiment whose participants all observe the middle reward; yield the policies of its rounds."""
     schedule, rng = Schedule(spec), np.random.default_rng(_SEED)
     step = schedule.open(_SEED)
-    while step.batch:
+    while step.batch_size:
         yield step.policy
-        contexts = rng.random((step.batch, spec.dimension))
-        reports = contribution(spec, step.policy, contexts, rng.integers(0, 2**32, step.batch, dtype=np.uint32), 0.0)
+        contexts = rng.random((step.batch_size, spec.dimension))
+        reports = contribution(
+            spec, step.policy, contexts, rng.integers(0, 2**32, step.batch_size, dtype=np.uint32), 0.0
+        )
         step = schedule.close(step, step.policy.terms.mechanism.simulate(reports, rng), _SEED)
 
 

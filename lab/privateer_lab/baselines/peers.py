@@ -45,7 +45,7 @@ class OwnPolicy(Baseline):
     def open(self, batch: int) -> None:
         """Begin a round."""
         mechanism: Any = self.step.policy.terms.mechanism
-        self.total = mechanism.empty() if batch and self.step.batch else None
+        self.total = mechanism.empty() if batch and self.step.batch_size else None
 
     def choose(self, visitors: Visitors) -> NDArray[np.int64]:
         """Return the policy's arms, (n,)."""

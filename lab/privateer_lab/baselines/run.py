@@ -255,7 +255,7 @@ def play_together(
 
 def _iterate_rounds(spec: ArmsSpec) -> Iterator[tuple[int, int]]:
     """Yield the numbers of reports and of participants of each round; the last participants do not report."""
-    batches = [turn.batch for turn in spec.planned_rounds() if not turn.cohort]
+    batches = [turn.batch_size for turn in spec.planned_rounds() if not turn.cohort]
     yield from ((batch, batch) for batch in batches)
     if n_remaining := spec.experiment.horizon - sum(batches):
         yield 0, n_remaining

@@ -55,7 +55,7 @@ accounts = typer.Typer(help="Calculate privacy, and check records and certificat
 _MAX_ROUNDS = 20
 _BATCHES = [90, 300, 900, 9000]
 _ALPHABETS = [2, 3, 5, 17, 65]
-_COLUMNS = ("version", "batch", "received", "honest", "released")
+_COLUMNS = ("version", "batch_size", "received", "honest", "released")
 
 
 class Bound(StrEnum):
@@ -141,7 +141,7 @@ def amplification(
     result = {
         "epsilon": epsilon,
         "delta": delta,
-        "batch": batch,
+        "batch_size": batch,
         "bound": bound.value,
         "local_epsilon": local_epsilon,
         "delta_reached": curve.delta(epsilon),
@@ -166,7 +166,7 @@ def show_tightness(
     """
     check("--epsilon", epsilon, 0 < epsilon <= limit <= 16, "above 0 and at most --limit, which is at most 16")
     check("--delta", delta, 0 < delta < 1, "above 0 and below 1")
-    rows = [{"batch": n, **tightness(epsilon, delta, n, size, limit)} for n in batch for size in symbols]
+    rows = [{"batch_size": n, **tightness(epsilon, delta, n, size, limit)} for n in batch for size in symbols]
     if as_json:
         print_json(rows)
         return

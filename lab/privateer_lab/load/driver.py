@@ -184,7 +184,7 @@ class Driver:
         if participation.policy.draw is not None:
             n_remaining = int(np.count_nonzero(participation.policy.draw.select_participants() < n_participants))
         elif participation.is_report_requested:
-            n_remaining = min(n_remaining, participation.round.batch)
+            n_remaining = min(n_remaining, participation.round.batch_size)
         max_size = max(1, min(batch, _MAX_UPLOAD_BYTES // participation.round.report_size))
         while n_remaining > 0 and not self.is_round_closed:
             size = min(max_size, n_remaining)
@@ -241,11 +241,11 @@ class Driver:
 
     async def _follow_next_round(self, current: Participation, total: int, n_answered: int) -> Participation:
         """Return the next policy after a round with ``n_answered`` reports, unless no participants remain."""
-        self.result.over = current.round.batch == 0
+        self.result.over = current.round.batch_size == 0
         if current.policy.draw is None:
             self.is_over = not current.is_turn_pending and self._count_remaining(total) <= 0
         else:
-            is_short = n_answered < current.round.batch and not current.round.deadline
+            is_short = n_answered < current.round.batch_size and not current.round.deadline
             self.is_over = is_short or self.result.over
         if self.is_over:
             return current
@@ -276,7 +276,7 @@ class Driver:
         participation = Participation(body, self.wire.name, LIMITS, self.cohort, is_paused=self.wire.is_paused)
         environment = self._ensure_environment(participation)
         self.result.versions += 1
-        self.result.rounds += participation.round.batch > 0
+        self.result.rounds += participation.round.batch_size > 0
         self.result.endpoint = participation.round.endpoint
         self.result.facts = environment.facts(participation.policy)
         no_contexts = environment.contexts(self.result.people, 0, self.rng)

@@ -95,7 +95,7 @@ async def _probe(http: aiohttp.ClientSession, shuffler: str, name: str) -> tuple
 
 def _find_refusal(status: int, body: dict[str, Any], name: str) -> PrivateerError | None:
     """Find the error that a shuffler's answer means; None if it takes reports of the experiment."""
-    if status == 200 and body.get("experiment") == name and "batch" in body:
+    if status == 200 and body.get("experiment") == name and "batch_size" in body:
         return None
     if status >= 500 and "detail" not in body:  # a balancer that finds no shuffler
         return Unavailable(f"HTTP {status} from the shuffler", field="--shuffler", remedy="is it running?")

@@ -138,7 +138,7 @@ def replay(
     run = _ReplaySimulation(parsed, seed, np.column_stack([contexts, log.arm_indices, log.rewards]))
     run.play_all()
     if not run.closed_rounds:
-        detail = f"has too few rows: the first round of {run.step.batch:,} people was not filled"
+        detail = f"has too few rows: the first round of {run.step.batch_size:,} people was not filled"
         raise InputError(detail, field=TABLE_FIELD, remedy="log more, or lower experiment.round_size")
     return _build_result(parsed, run, log)
 
@@ -191,7 +191,7 @@ class _ReplaySimulation(Simulation):
 
     def play_all(self) -> None:
         """Play rounds until the experiment is over or the log has no more rows."""
-        while self.step.batch:
+        while self.step.batch_size:
             n_old_batches, start_row = len(self.rewards), self.n_rows_used
             try:
                 self.close_round()

@@ -49,7 +49,7 @@ def concerns_before_start(spec: Spec, *, gains: bool = False) -> list[str]:
 def _open(spec: Spec, limits: KnownLimits, begin: Callable[[Any], Any] | None = None) -> tuple[int, list[SpecError]]:
     schedule = Schedule(spec)
     first = schedule.open(0, 1, begin(schedule) if begin else None)
-    return first.batch, find_experiment_refusals(schedule, first, limits.server, limits.shuffler)
+    return first.batch_size, find_experiment_refusals(schedule, first, limits.server, limits.shuffler)
 
 
 _TIMEOUT_SECONDS: Final = 5.0

@@ -338,6 +338,6 @@ def describe_first_rounds(variants: Iterable[Variant]) -> list[dict[str, Any]]:
     rows = []
     for variant in variants:
         if (terms := variant.spec.first_terms("")) is not None:
-            row = {"model": variant.model, "epsilon": variant.epsilon, "people": terms.batch}
+            row = {"model": variant.model, "epsilon": variant.epsilon, "people": terms.batch_size}
             rows.append(row | {"mechanism": describe_terms(terms).mechanism["type"]})
     return rows

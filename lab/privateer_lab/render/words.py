@@ -73,7 +73,7 @@ _FIGURE_NAMES: Final = {
     "half_width": "half width of intervals, mean",
     "lost": "reports that came too late for any round",
     # calculators and ledgers
-    "batch": "reports in a round",
+    "batch_size": "reports in a round",
     "received": "reports received in the round",
     "exact": "exact, not an upper bound",
     "honest": "honest reports, at least",

@@ -256,7 +256,7 @@ class ShufflerProgress:
     """The number of sealed reports that a shuffler holds."""
 
     held: int | None  # participants whose reports are held, in whole tenths of a batch; None: unknown
-    batch: int  # participants of a complete batch
+    batch_size: int  # participants of a complete batch
     # the smallest batch size that the shuffler's operator accepts; None: unknown
     min_batch: int | None = None
     full: bool = False  # whether a complete batch waits for the server
@@ -264,7 +264,7 @@ class ShufflerProgress:
 
     @property
     def _tenth(self) -> int:
-        return max(1, self.batch // 10)
+        return max(1, self.batch_size // 10)
 
     def add_to(self, people: People) -> People:
         """Return a server's account of participants with the shuffler's reports added, if their number is known."""
@@ -282,13 +282,15 @@ class ShufflerProgress:
         if self.full:
             return f"at the shuffler: a complete batch waits for the server{min_batch_clause}"
         tenth = self._tenth
-        range_text = f"{self.held:,}" if tenth == 1 else f"{self.held:,} to {min(self.held + tenth, self.batch) - 1:,}"
-        return f"at the shuffler: {range_text} of {self.batch:,} sealed reports wait{min_batch_clause}"
+        range_text = (
+            f"{self.held:,}" if tenth == 1 else f"{self.held:,} to {min(self.held + tenth, self.batch_size) - 1:,}"
+        )
+        return f"at the shuffler: {range_text} of {self.batch_size:,} sealed reports wait{min_batch_clause}"
 
 
 def fetch_shuffler_progress(facts: Mapping[str, Any], url: str) -> ShufflerProgress | None:
     """Fetch a shuffler's progress on a described experiment; None without a shuffler, or if nobody is asked."""
-    batch = facts.get("batch")
+    batch = facts.get("batch_size")
     if not batch or not trust_of(facts["model"]).shuffled:
         return None
     if facts["shuffler"] is None:  # it claims an experiment before it holds anything

@@ -76,7 +76,7 @@ class LateSimulation(Simulation):
         if not step.policy.cohort:
             self._drop_refused(step.policy)
             self._simulate_until_closed(step)
-            if len(self.pending) < step.batch:
+            if len(self.pending) < step.batch_size:
                 self.n_lost += len(self.pending)
                 self.pending = self.pending.select(np.arange(0))
                 self.step = self.schedule.follow(step.state, step.policy.version + 1, self._seed(), asks=False)
@@ -101,7 +101,10 @@ class LateSimulation(Simulation):
         if step.policy.cohort:
             return super().release(step)
         order = np.argsort(self.pending.due, kind="stable")
-        reporting, self.pending = self.pending.select(order[: step.batch]), self.pending.select(order[step.batch :])
+        reporting, self.pending = (
+            self.pending.select(order[: step.batch_size]),
+            self.pending.select(order[step.batch_size :]),
+        )
         return self._draw_release(step.policy, reporting)
 
     def _drop_refused(self, policy: Policy) -> None:
@@ -119,10 +122,10 @@ class LateSimulation(Simulation):
         while True:
             coming = self._next_delays[:n_left]
             due_times = np.sort(np.concatenate([self.pending.due, self.people + np.arange(len(coming)) + coming]))
-            closes = due_times[step.batch - 1] if len(due_times) >= step.batch else np.inf
+            closes = due_times[step.batch_size - 1] if len(due_times) >= step.batch_size else np.inf
             if self.people + len(coming) > closes or len(coming) == n_left:
                 break
-            n_more = min(n_left - len(coming), max(step.batch, len(coming)))
+            n_more = min(n_left - len(coming), max(step.batch_size, len(coming)))
             self._next_delays = np.append(self._next_delays, self.delay.draw(n_more, self.rng))
         n_new = int(np.clip(np.floor(closes - self.people) + 1, 0, len(coming))) if np.isfinite(closes) else n_left
         n_previous = self.people

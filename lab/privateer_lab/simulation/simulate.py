@@ -41,7 +41,7 @@ def simulate_once(spec: Spec, seed: int, watch: Callable[[Step], object] | None 
 
 def run_to_end(run: Simulation, watch: Callable[[Step], object] | None = None) -> Simulation:
     """Run a simulation from its current state to the horizon, and return it; ``watch`` as in `simulate_once`."""
-    while run.step.batch:
+    while run.step.batch_size:
         if watch:
             watch(run.step)
         run.close_round()

@@ -109,7 +109,7 @@ class Simulation:
         step, terms = self.step, self.step.policy.terms
         release, decided = self.release(step), self.find_deciding_policies(step)
         self.rounds += 1
-        self._add_costs(step.batch, terms)
+        self._add_costs(step.batch_size, terms)
         if not step.policy.cohort:
             self.terms.setdefault((terms.event, terms.epsilon, terms.delta), terms)
             self.path.append(self.score.point)
@@ -135,10 +135,10 @@ class Simulation:
         if policy.draw is not None:
             # Participants and noise have separate streams in each round, so that trust models share participants.
             people_rng, noise_rng = (np.random.default_rng([self.seed, stream, self.rounds + 1]) for stream in (2, 3))
-            return mechanism.simulate(self.play(policy, step.batch, people_rng), noise_rng)
+            return mechanism.simulate(self.play(policy, step.batch_size, people_rng), noise_rng)
         # Blocks bound the memory, whatever the number of participants.
         contribute = self.recall if policy.cohort else self.play
-        blocks = _split_into_blocks(step.batch, self.spec.dimension)
+        blocks = _split_into_blocks(step.batch_size, self.spec.dimension)
         contributed = (contribute(policy, count, self.rng, step.n_reported + start) for start, count in blocks)
         # A curator adds its noise once, to all blocks.
         additive = not TRUST[policy.terms.model].curated or len(blocks) == 1
@@ -227,7 +227,7 @@ class Simulation:
 
     def account(self) -> People:
         """Return the account of all planned participants."""
-        held_reports = HeldReports(needed=self.step.batch)
+        held_reports = HeldReports(needed=self.step.batch_size)
         return count_participants(self.schedule, self.step, self.costs.people, held_reports, self.count_refused())
 
     def count_refused(self) -> dict[str, int]:

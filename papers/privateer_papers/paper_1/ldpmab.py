@@ -197,8 +197,8 @@ class LdpmabLearner(EliminationLearner[LdpmabState]):
 
         At the end (``batch`` 0), which the paper leaves open, every bin plays the active arm of the highest estimate.
         """
-        active = state.active if next_round.batch else self._best(state)
-        shares = self._shares(state) if next_round.batch else active
+        active = state.active if next_round.batch_size else self._best(state)
+        shares = self._shares(state) if next_round.batch_size else active
         edges = np.rint(np.cumsum(shares, axis=1)[:, :-1] * UNIT).astype(np.uint32)
         partition = self.build_policy_from_coins(
             next_round,

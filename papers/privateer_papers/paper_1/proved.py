@@ -146,7 +146,9 @@ class ProvedLearner(EliminationLearner[ProvedState]):
     @override
     def policy(self, state: ProvedState, next_round: NewRound) -> PartitionPolicy:
         """Return a policy of equally likely active arms; at the end (``batch`` 0) every bin plays its best arm."""
-        active = state.active if next_round.batch else select_best_arm(state.active, state.precision > 0, _means(state))
+        active = (
+            state.active if next_round.batch_size else select_best_arm(state.active, state.precision > 0, _means(state))
+        )
         bins = np.flatnonzero(active.sum(axis=1) > 1)
         shares = active[bins] / active[bins].sum(axis=1, keepdims=True)
         people = np.asarray(0.5 ** state.depths[bins])

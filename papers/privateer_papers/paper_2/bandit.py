@@ -119,10 +119,11 @@ class PublishedBanditLearner(BanditLearner):
     @override
     def policy(self, state: BanditState, next_round: NewRound) -> PublishedBanditPolicy:
         """Return a policy with the host's arm for all participants; at the end with the best arm."""
-        if not next_round.batch:
+        if not next_round.batch_size:
             return PublishedBanditPolicy.from_policy(super().policy(state, next_round))
         layout = make_arm_layout(
-            next_round.seed, np.eye(self.spec.arm_count)[self._choose_arm(state, next_round.batch, next_round.seed)]
+            next_round.seed,
+            np.eye(self.spec.arm_count)[self._choose_arm(state, next_round.batch_size, next_round.seed)],
         )
         return PublishedBanditPolicy(
             next_round.version, self.calibrate_terms(next_round, self.spec.make_question(layout)), layout
@@ -149,7 +150,7 @@ class PublishedBanditLearner(BanditLearner):
         mechanism: Any = policy.terms.mechanism
         arm_indicator, average = np.eye(self.spec.arm_count)[arm], float(release.sums[0]) / people
         proxy_of_mean = 1 / (PRECISION_PER_REWARD * people) + mechanism.error_bounds(people)[0]
-        share = 1.0 if self.finds_best else self._shares(state, policy.terms.batch)[arm]
+        share = 1.0 if self.finds_best else self._shares(state, policy.terms.batch_size)[arm]
         losses = -people * average * arm_indicator / share
         precisions = arm_indicator / proxy_of_mean
         reported, means = people * arm_indicator, LOSS_BOUND + average * arm_indicator

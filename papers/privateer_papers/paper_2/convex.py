@@ -123,7 +123,7 @@ class PublishedConvexLearner(ConvexLearner):
     def _score_deviation(self, terms: Terms) -> float:
         """Return L with the bound of Theorem 3's proof."""
         half, horizon = self.spec.reward.half_range, self.spec.experiment.horizon
-        power = self._mean_square_score(terms.mechanism, terms.batch)
+        power = self._mean_square_score(terms.mechanism, terms.batch_size)
         return half * (1 + math.sqrt((power - 1) * 2 * math.log(2 * horizon**2)))
 
     @override

@@ -150,9 +150,9 @@ class DpConseLearner(RoundsLearner[DpConseSpec, DpConseState, TrialPolicy]):
     @override
     def policy(self, state: DpConseState, next_round: NewRound) -> TrialPolicy:
         """Return the policy of a round; at the end all participants get the arm that is left in their bin."""
-        spec, shares = self.spec, self._shares(state) if next_round.batch else _certain_shares(state.arms)
+        spec, shares = self.spec, self._shares(state) if next_round.batch_size else _certain_shares(state.arms)
         choice = spec.layout(state.seed, shares)
-        question = spec.make_question(choice) if next_round.batch else spec.make_named_question(choice)
+        question = spec.make_question(choice) if next_round.batch_size else spec.make_named_question(choice)
         return TrialPolicy(next_round.version, spec.segmentation, choice, self.calibrate_terms(next_round, question))
 
     @override
@@ -189,7 +189,9 @@ class DpConseLearner(RoundsLearner[DpConseSpec, DpConseState, TrialPolicy]):
             state = self._eliminate_arms(state, rng)
             return self._begin_second_half(state, rng) if reported >= self.half else state
         return (
-            replace(state, effects=self._effects(state, rng)) if not self.spec.next_round("", reported).batch else state
+            replace(state, effects=self._effects(state, rng))
+            if not self.spec.next_round("", reported).batch_size
+            else state
         )
 
     def _eliminate_arms(self, state: DpConseState, rng: np.random.Generator) -> DpConseState:

@@ -15,7 +15,7 @@ export function checkAgreement({ round, spec, terms, policy, decider }, name) {
     experiment: round.experiment === spec.name && spec.name === name,
     version: round.version === policy.version && round.version === decider.version,
     model: round.model === spec.privacy.model && round.model === terms.model,
-    batch: round.batch === terms.batch,
+    batch_size: round.batchSize === terms.batch_size,
     cohort: policy.cohort === "" || (spec.sources.includes(policy.cohort) && !drains),
     drain: !drains || spec.window > 0,
   });

@@ -111,12 +111,12 @@
  */
 /**
  * `GET /experiments/NAME/policy`.
- * @typedef {{experiment: string, version: number, model: string, batch: number, sealed_size: number, messages: number, least: number,
+ * @typedef {{experiment: string, version: number, model: string, batch_size: number, sealed_size: number, messages: number, least: number,
  *   deadline: number | null, key_id: string, digest: string, policy: PolicyView}} PublishedPolicy
  */
 /**
  * `GET /experiments/NAME/state`.
- * @typedef {{experiment: string, version: number, status: Status, round: {received: number, batch: number, deadline: number | null},
+ * @typedef {{experiment: string, version: number, status: Status, round: {received: number, batch_size: number, deadline: number | null},
  *   answer: Answer}} PublishedState
  */
 /**

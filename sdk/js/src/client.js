@@ -116,7 +116,7 @@ export class Client {
     const { payment } = await this.ledger.entry(publications.identity);
     const nRemaining = participation.spec.reports - (payment?.made ?? 0);
     const seconds = Math.min(this.timeout, end - this.clock.monotonic());
-    if (!participation.round.batch || nRemaining <= 0 || seconds <= 0) return;
+    if (!participation.round.batchSize || nRemaining <= 0 || seconds <= 0) return;
     await this.tokens(publications.name).fill(publications.endpoint(participation), nRemaining, seconds);
   }
 

@@ -37,10 +37,10 @@ export class GainPolicy extends Policy {
 
   /** @param {any} decoded @param {import("./spec.js").Spec} spec */
   check(decoded, spec) {
-    const { batch, mechanism } = decoded.terms;
-    const nobody = decoded.by_context.terms.batch === 0 && this.byContext.version === this.version && this.byContext.cohort === "";
+    const { batch_size: batchSize, mechanism } = decoded.terms;
+    const nobody = decoded.by_context.terms.batch_size === 0 && this.byContext.version === this.version && this.byContext.cohort === "";
     const isKnownArm = this.single === NO_OPTION || this.played.includes(this.single);
-    const isWithinPeople = batch > 0 && batch <= spec.gainPeople;
+    const isWithinPeople = batchSize > 0 && batchSize <= spec.gainPeople;
     const layout = Layout.read(mechanism.layout);
     const about = layout.keys === KEYS && layout.groups === 1;
     requireKnown(nobody && isKnownArm && isWithinPeople && about);

@@ -60,7 +60,7 @@ export class Participation {
     requireKnown(this.terms?.mechanism);
     const measures = measuresGain(policy);
     const serving = this.spec.trust.serves[measures ? "hits" : Kind.QUESTION];
-    this.mechanism = round.batch > 0 ? makeMechanism(serving, this.terms.mechanism) : null;
+    this.mechanism = round.batchSize > 0 ? makeMechanism(serving, this.terms.mechanism) : null;
     /** @type {import("./algorithms/index.js").Policy | GainPolicy} */
     this.policy = measures ? new GainPolicy(policy, this.spec, Kind) : new Kind(policy, this.spec);
     requireKnown(!this.mechanism || !("fits" in this.policy) || this.policy.fits(this.mechanism), "mechanism");
@@ -70,7 +70,7 @@ export class Participation {
     this.digest = publication.digest;
     this.agree(name);
     this.isPaused = paused;
-    this.isOpen = round.batch > 0 && this.policy.cohort === "" && !paused;
+    this.isOpen = round.batchSize > 0 && this.policy.cohort === "" && !paused;
     if (this.isOpen && this.mechanism) verify(this.terms, this.mechanism, this.spec, round, limits);
   }
 
@@ -80,16 +80,16 @@ export class Participation {
     const size = SEALING + (this.mechanism?.reportSize ?? 0) + (policy.tellsAge ? AGE_SIZE : 0);
     checkAgreement(this, name);
     requireAgreement({
-      messages: round.batch === 0 || round.messages === this.mechanism?.messages,
+      messages: round.batchSize === 0 || round.messages === this.mechanism?.messages,
       groups: round.groups === 1,
       deadline: round.deadline === 0,
-      sealed_size: round.batch === 0 || round.sealedSize === size,
+      sealed_size: round.batchSize === 0 || round.sealedSize === size,
     });
   }
 
   /** Whether people decide by the final policy. */
   get isOver() {
-    return this.round.batch === 0 || this.drains;
+    return this.round.batchSize === 0 || this.drains;
   }
 
   /** Whether the round takes a report on what this person chooses now. */
@@ -146,7 +146,7 @@ export class Participation {
     if (choice.window) return false;
     // Another page may be ahead of this one.
     const counts = choice.version > round.version || this.counts(choice.version);
-    return round.batch === 0 || !counts || choice.period !== spec.periodOf(now) || !this.means(choice);
+    return round.batchSize === 0 || !counts || choice.period !== spec.periodOf(now) || !this.means(choice);
   }
 
   /**
@@ -195,7 +195,7 @@ export class Participation {
    * @param {Choice} choice @param {import("./platform.js").Noise} noise @param {number} fresh coins of the report
    */
   message(choice, noise = secureNoise, fresh = coins()) {
-    if (!this.mechanism) throw refused("nobody is asked", "batch");
+    if (!this.mechanism) throw refused("nobody is asked", "batch_size");
     const slot = this.policy.freshCoins ? fresh : choice.slot;
     const emptyContribution = { key: -1, value: 0, vector: /** @type {number[]} */ ([]) };
     const report = this.mechanism.randomize({ ...emptyContribution, slot, ...this.contribution(choice, fresh) }, noise);

@@ -11,20 +11,20 @@ export class Round {
   /** @param {any} decoded */
   constructor(decoded) {
     requireKnown(Array.isArray(decoded) && decoded.length >= 6 && decoded.length <= 10, "publication");
-    const [experiment, version, model, batch, sealedSize, publicKey, messages = 1, least = 0, deadline = 0, groups = 1] = decoded;
+    const [experiment, version, model, batchSize, sealedSize, publicKey, messages = 1, least = 0, deadline = 0, groups = 1] = decoded;
     requireKnown(typeof experiment === "string" && /^[a-z]{1,16}$/.test(model), "publication");
-    requireKnown([version, batch, sealedSize, messages, least, deadline, groups].every((field) => isWhole(field, 0)), "publication");
-    requireKnown(version >= 1 && sealedSize >= 1 && messages >= 1 && least <= batch && (least > 0 || deadline === 0), "publication");
+    requireKnown([version, batchSize, sealedSize, messages, least, deadline, groups].every((field) => isWhole(field, 0)), "publication");
+    requireKnown(version >= 1 && sealedSize >= 1 && messages >= 1 && least <= batchSize && (least > 0 || deadline === 0), "publication");
     requireKnown(groups >= 1 && messages % groups === 0, "publication");
     requireKnown(publicKey instanceof Uint8Array && publicKey.length === 32, "publication");
     this.experiment = /** @type {string} */ (experiment);
     this.version = /** @type {number} */ (version);
     this.model = /** @type {string} */ (model);
-    this.batch = /** @type {number} */ (batch);
+    this.batchSize = /** @type {number} */ (batchSize);
     this.sealedSize = /** @type {number} */ (sealedSize);
     this.publicKey = /** @type {Uint8Array<ArrayBuffer>} */ (publicKey);
     this.messages = /** @type {number} */ (messages);
-    this.fewest = /** @type {number} */ (deadline ? least : batch);
+    this.fewest = /** @type {number} */ (deadline ? least : batchSize);
     this.deadline = /** @type {number} */ (deadline);
     this.groups = /** @type {number} */ (groups);
   }
@@ -41,7 +41,7 @@ export async function readPublication(body) {
   requireKnown(spec instanceof Uint8Array && policy instanceof Uint8Array, "publication");
   requireKnown(drain === null || (Array.isArray(drain) && drain.length === 2 && drain[1] instanceof Uint8Array), "publication");
   const facts = new Round(round);
-  requireKnown(drain === null || facts.batch > 0, "publication");
+  requireKnown(drain === null || facts.batchSize > 0, "publication");
   return {
     round: facts,
     spec: /** @type {Uint8Array<ArrayBuffer>} */ (spec),

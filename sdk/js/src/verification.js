@@ -52,11 +52,11 @@ export const LIMITS = {
 export function verify(terms, mechanism, spec, round, limits) {
   const { privacy, trust } = spec;
   const expected = { model: privacy.model, epsilon: spec.bound, delta: privacy.delta, calibration: "tight" };
-  const people = { batch: round.batch, honest: trust.batched ? honestPeople(privacy, round.fewest) : 0, reports: spec.reports };
+  const people = { batch_size: round.batchSize, honest: trust.batched ? honestPeople(privacy, round.fewest) : 0, reports: spec.reports };
   for (const [name, value] of Object.entries({ ...expected, ...people })) {
     check({ reports: 1, ...terms }[name] === value, "the terms differ from the experiment's spec", name);
   }
-  const fewest = Math.max(round.batch, trust.batched ? privacy.min_batch : 0);
+  const fewest = Math.max(round.batchSize, trust.batched ? privacy.min_batch : 0);
   check(round.fewest >= fewest, `the round may close with ${round.fewest} people, the spec says ${fewest} at least`, "least");
   checkLimits(mechanism, spec, round, limits);
   check(!trust.batched || mechanism.localEpsilon <= spec.aloneMost, "a report alone costs too much", "local_epsilon");
@@ -102,7 +102,7 @@ function checkLimits(mechanism, spec, round, limits) {
   if (!trust.batched) return;
   check(privacy.honest_fraction <= limits.honest_fraction, "the promise counts on too many honest people", "honest_fraction");
   const isAccepted = limits.min_batch <= round.fewest && round.fewest <= BATCH_MAX;
-  check(isAccepted, `a batch may have ${round.fewest} reports, this device takes ${limits.min_batch} or more: see limits.min_batch`, "batch");
+  check(isAccepted, `a batch may have ${round.fewest} reports, this device takes ${limits.min_batch} or more: see limits.min_batch`, "batch_size");
 }
 
 /** Refuse a promise that assumes more about who sees arms than the device does. @param {Spec} spec @param {Limits} limits */

@@ -22,7 +22,7 @@ class Step:
 
     state: Any  # the learner's state
     policy: Policy  # the policy that lives for the round
-    batch: int  # reports that close it; 0: the experiment is over
+    batch_size: int  # reports that close it; 0: the experiment is over
     n_reported: int = 0  # reports of the same cohort that opened in earlier rounds
     min_reports: int = 0  # reports with which it may close after ``seconds``
     seconds: int = 0  # from its opening to its deadline; 0: it has no deadline
@@ -42,7 +42,7 @@ class NewRound:
 
     version: int  # of its policy
     seed: int  # public, of its own
-    batch: int = 0  # participants who are invited; 0: none, so that everybody gets the arm that seems best
+    batch_size: int = 0  # participants who are invited; 0: none, so that everybody gets the arm that seems best
     cohort: str = ""  # a source's name; empty for the experiment's own participants
 
 
@@ -165,11 +165,11 @@ class RoundsLearner(ABC, Generic[SpecT, StateT, PolicyT]):
 
     def is_over(self, state: StateT) -> bool:
         """Whether no further round asks participants."""
-        return self.has_stopped(state) or not self.planned_round(state).batch
+        return self.has_stopped(state) or not self.planned_round(state).batch_size
 
     def calibrate_terms(self, next_round: NewRound, question: Question) -> Terms:
         """Return the terms that randomize reports on this question; `SpecError` if none keep the promise."""
-        spec, batch = self.spec, next_round.batch
+        spec, batch = self.spec, next_round.batch_size
         promise = spec.cohort_privacy(next_round.cohort)
         if not batch:
             return uninvited_terms(promise, question)
@@ -178,7 +178,7 @@ class RoundsLearner(ABC, Generic[SpecT, StateT, PolicyT]):
     def open_next_round(self, state: StateT, version: int, seed: int) -> Step:
         """Return the next round, with a public seed, or without participants at the end; `SpecError` if not private."""
         planned = self.planned_round(state)
-        batch = 0 if self.has_stopped(state) else planned.batch
+        batch = 0 if self.has_stopped(state) else planned.batch_size
         return self._open_round(state, NewRound(version, seed, batch, planned.cohort), planned.n_reported)
 
     def open_idle_round(self, state: StateT, version: int, seed: int) -> Step:
@@ -188,7 +188,7 @@ class RoundsLearner(ABC, Generic[SpecT, StateT, PolicyT]):
     def _open_round(self, state: StateT, next_round: NewRound, n_reported: int) -> Step:
         """Return a round with its policy, and with a deadline if it invites participants and the spec sets one."""
         policy, seconds = self.policy(state, next_round), self.spec.round_seconds
-        batch = policy.terms.batch
+        batch = policy.terms.batch_size
         if not (batch and seconds):
             return Step(state, policy, batch, n_reported)
         return Step(state, policy, batch, n_reported, self.spec.min_reports(batch), seconds)

@@ -39,7 +39,7 @@ class Summary(BaseModel):
     model: str
     algorithm: str
     version: int
-    batch: int
+    batch_size: int
     received: int
     accepted: int
     people: People
@@ -61,7 +61,7 @@ class HistoryRow(BaseModel):
     """A published round: whom it asked, how reports were randomized, and what the learner counted before it."""
 
     version: int
-    batch: int
+    batch_size: int
     received: int
     digest: str
     cohort: str
@@ -125,7 +125,7 @@ class PublishedPolicy(msgspec.Struct, frozen=True):
     experiment: str
     version: int
     model: str
-    batch: int
+    batch_size: int
     sealed_size: int
     messages: int
     least: int
@@ -139,7 +139,7 @@ class Progress(msgspec.Struct, frozen=True):
     """The progress of a round."""
 
     received: int
-    batch: int
+    batch_size: int
     deadline: int | None
 
 

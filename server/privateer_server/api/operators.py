@@ -75,7 +75,7 @@ class Gauges:
         self._opened.clear()
         for experiment in self._experiments:
             self._version.labels(experiment.name).set(experiment.current.round.version)
-            if experiment.current.round.batch:
+            if experiment.current.round.batch_size:
                 self._opened.labels(experiment.name).set(experiment.current.opened_at)
         statuses = Counter(experiment.status for experiment in self._experiments)
         for status in Status:
@@ -179,6 +179,6 @@ def operations_router(
     async def keys() -> dict[str, list[PublicKey]]:
         """List the public keys to which reports of open rounds are sealed (X25519, hex)."""
         rounds = [experiment.current.round for experiment in experiments]
-        return {"keys": [build_public_key(facts) for facts in rounds if facts.batch]}
+        return {"keys": [build_public_key(facts) for facts in rounds if facts.batch_size]}
 
     return router

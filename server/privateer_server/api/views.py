@@ -29,7 +29,7 @@ def build_summary(experiment: Experiment) -> models.Summary:
     """Return the status and progress of an experiment."""
     current = experiment.current
     return models.Summary(
-        **_select(current.round, ("version", "model", "batch")),
+        **_select(current.round, ("version", "model", "batch_size")),
         name=experiment.name,
         status=experiment.status,
         algorithm=current.spec.algorithm.name,
@@ -65,7 +65,7 @@ def build_policy(publication: bytes) -> models.PublishedPolicy:
     spec = parse_spec(msgspec.json.decode(decoded.spec))
     facts = decoded.round
     return models.PublishedPolicy(
-        **_select(facts, ("experiment", "version", "model", "batch", "sealed_size", "messages")),
+        **_select(facts, ("experiment", "version", "model", "batch_size", "sealed_size", "messages")),
         least=facts.fewest,
         deadline=facts.deadline or None,
         key_id=facts.key_id.hex(),
@@ -77,7 +77,7 @@ def build_policy(publication: bytes) -> models.PublishedPolicy:
 def build_state(experiment: Experiment) -> models.PublishedState:
     """Return the learner's answer at the start of the open round, and the progress of that round."""
     current, facts = experiment.current, experiment.current.round
-    progress = models.Progress(received=current.received, batch=facts.batch, deadline=facts.deadline or None)
+    progress = models.Progress(received=current.received, batch_size=facts.batch_size, deadline=facts.deadline or None)
     round_fields = _select(facts, ("experiment", "version"))
     answer = _with_final_status(experiment.answer(current), experiment.status)
     return models.PublishedState(**round_fields, status=experiment.status, round=progress, answer=answer)
@@ -142,7 +142,7 @@ def _build_history_row(stored: RoundRecord) -> models.HistoryRow:
     """Build the row of a stored round in the history."""
     facts = decode(stored.facts, RoundFacts)
     return models.HistoryRow(
-        **_select(stored, ("version", "batch", "received")),
+        **_select(stored, ("version", "batch_size", "received")),
         **_select(facts, ("cohort", "figures")),
         **_select(facts.terms, ("honest", "mechanism")),
         digest=stored.digest.hex(),

@@ -71,10 +71,10 @@ def _list_warnings(answer: Answer) -> Iterator[str]:
 
 def _describe_missing_result(step: Step, answer: Answer) -> str:
     """Describe after how many participants the first or next result comes, or that none comes."""
-    if step.batch and not answer.people:
-        return f"Nothing is known yet: the first result comes after {format_count(step.batch)}."
-    if step.batch:
-        return f"Nothing is known yet: the next result comes after {format_count(step.batch)} more."
+    if step.batch_size and not answer.people:
+        return f"Nothing is known yet: the first result comes after {format_count(step.batch_size)}."
+    if step.batch_size:
+        return f"Nothing is known yet: the next result comes after {format_count(step.batch_size)} more."
     return "Nothing is known: it ended before enough people had reported."
 
 

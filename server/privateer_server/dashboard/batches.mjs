@@ -12,12 +12,12 @@ export const selectDelivered = (rounds, version) => rounds.filter((round) => rou
  *
  * @param {number|null} openedAt when the open round was published; null where it is not told
  */
-export function batchesPart({ shuffler, batch, version }, rounds, openedAt, currentTime) {
-  const age = openedAt === null || !batch ? null : el("p", {}, `The open round takes reports since ${formatTime(openedAt, currentTime)}, for ${formatDuration(currentTime - openedAt)}${shuffler ? ": nothing that the shuffler holds for it is older" : ""}.`);
+export function batchesPart({ shuffler, batch_size: batchSize, version }, rounds, openedAt, currentTime) {
+  const age = openedAt === null || !batchSize ? null : el("p", {}, `The open round takes reports since ${formatTime(openedAt, currentTime)}, for ${formatDuration(currentTime - openedAt)}${shuffler ? ": nothing that the shuffler holds for it is older" : ""}.`);
   if (!shuffler) return age;
   const deliveredRounds = selectDelivered(rounds, version), sizes = deliveredRounds.map(({ received }) => received);
   return [el("h3", {}, "Batches of the shuffler"),
-    makeFactList([["The open round's batch", batch ? formatCount(batch, "person", "people") : "–"], ["Rounds delivered", formatNumber(deliveredRounds.length)],
+    makeFactList([["The open round's batch", batchSize ? formatCount(batchSize, "person", "people") : "–"], ["Rounds delivered", formatNumber(deliveredRounds.length)],
       ...(sizes.length ? [["Smallest and largest", `${formatNumber(Math.min(...sizes))} and ${formatCount(Math.max(...sizes), "person", "people")}`]] : [])]),
     new Set(sizes).size > 1 ? drawLine("People in each round delivered", deliveredRounds.map(({ version: at, received: value }) => ({ at, value })), { unit: "versions" }) : null,
     age,

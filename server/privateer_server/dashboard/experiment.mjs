@@ -138,7 +138,7 @@ class View {
     replace(this.parts.progress, el("p", {}, `${describeStatus(facts.status)} ${describeStart(known?.answer.began, time)}`),
       makeProgressBar("People counted or held, of all who are planned", facts.people.counted + facts.people.held.in_open_round, facts.people.planned),
       el("p", {}, describeAccount(facts.people)),
-      facts.batch && !isUnseen(facts.people) ? makeProgressBar("Reports of the open round", facts.received, facts.batch) : null,
+      facts.batch_size && !isUnseen(facts.people) ? makeProgressBar("Reports of the open round", facts.received, facts.batch_size) : null,
       el("p", {}, describeRound(facts, known?.policy.deadline, facts.status === "open" ? estimate : null, time)),
       end ? el("p", {}, end) : null);
   }

@@ -27,7 +27,7 @@ export function collectFigures(rounds) {
 export function historyPanel(rounds) {
   const figures = collectFigures(rounds).filter(({ points }) => points.length > 1), names = collectFigures(rounds).map(({ name }) => name);
   const columns = ["version", "cohort", "people asked", "reports", ...names.map(figureName)];
-  const rows = [...rounds].reverse().map((row) => [row.version, row.cohort || null, row.batch, row.received, ...names.map((name) => row.figures[name] ?? null)]);
+  const rows = [...rounds].reverse().map((row) => [row.version, row.cohort || null, row.batch_size, row.received, ...names.map((name) => row.figures[name] ?? null)]);
   return [figures.length ? el("div", { class: "smalls" }, figures.map(({ name, points }) =>
     drawLine(capitalize(figureName(name)), points.map(({ version, value }) => ({ at: version, value })), { unit: "versions" }))) : null,
   makeDetails("history-more", `All ${formatCount(rounds.length, "version")} as a table`, makeTable("rounds-table", "Every version: whom its round asked, and what the learner counted before it", columns, rows))];

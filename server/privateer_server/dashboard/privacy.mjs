@@ -50,10 +50,10 @@ function makeSource(record) {
 }
 
 function makeRounds(id, title, { rounds: rows, planned }) {
-  if (!rows.length) return planned ? el("p", {}, `No round yet. The first asks ${formatCount(planned.batch, "person", "people")}: ${describeMechanism(planned.mechanism)}.`) : null;
+  if (!rows.length) return planned ? el("p", {}, `No round yet. The first asks ${formatCount(planned.batch_size, "person", "people")}: ${describeMechanism(planned.mechanism)}.`) : null;
   const columns = ["version", "people asked", "people counted on", "reports", "released", "randomized by"];
   return makeDetails(`${id}-more`, title, makeTable(id, title, columns, [...rows].reverse().map((row) =>
-    [row.version, row.batch, row.honest, row.received, row.released, describeMechanism(row.mechanism)])));
+    [row.version, row.batch_size, row.honest, row.received, row.released, describeMechanism(row.mechanism)])));
 }
 
 /** How reports are randomized: the kind, and its plain parameters. */

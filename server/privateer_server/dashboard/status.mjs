@@ -25,13 +25,13 @@ export const makeBadge = (status) => el("span", { class: `badge ${Object.hasOwn(
 export const describeStatus = (status) => MEANINGS[status] ?? "";
 
 /** How far the open round is, and when it closes at the rate that this page has seen. */
-export function describeRound({ batch, received, version, people }, deadline, estimate = null, currentTime = Date.now()) {
-  if (!batch) return `Version ${formatNumber(version)} asks nobody.`;
+export function describeRound({ batch_size: batchSize, received, version, people }, deadline, estimate = null, currentTime = Date.now()) {
+  if (!batchSize) return `Version ${formatNumber(version)} asks nobody.`;
   const until = deadline ? ` It ends by ${formatTime(1000 * deadline)} at the latest.` : "";
-  if (isUnseen(people)) return `Round ${formatNumber(version)} waits for its shuffler to deliver ${formatCount(batch - received, "report")}: what waits there is not seen here.${until}`;
-  const remainingTime = estimate ? Math.max(0, batch - received) / estimate.rate : Infinity;
+  if (isUnseen(people)) return `Round ${formatNumber(version)} waits for its shuffler to deliver ${formatCount(batchSize - received, "report")}: what waits there is not seen here.${until}`;
+  const remainingTime = estimate ? Math.max(0, batchSize - received) / estimate.rate : Infinity;
   const closes = remainingTime < LONG ? ` ${describeRate(estimate.rate)} come in, so that it closes around ${formatTime(currentTime + remainingTime, currentTime)}.` : "";
-  return `Round ${formatNumber(version)}: ${formatNumber(received)} of ${formatCount(batch, "report")} have come.${closes}${until}`;
+  return `Round ${formatNumber(version)}: ${formatNumber(received)} of ${formatCount(batchSize, "report")} have come.${closes}${until}`;
 }
 
 /** Since when it runs. */

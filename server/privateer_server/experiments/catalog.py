@@ -249,6 +249,6 @@ def open_experiments(settings: ServerSettings, clock: Clock) -> tuple[Data, Expe
 
 
 def _log_recovery(experiments: Experiments) -> None:
-    open_rounds = sum(bool(experiment.current.round.batch) for experiment in experiments)
+    open_rounds = sum(bool(experiment.current.round.batch_size) for experiment in experiments)
     rounds = {f"rounds_{outcome}": count for outcome, count in experiments.recovered.items()}
     log_event(_log, _RECOVERED_MESSAGE, experiments=len(list(experiments)), open_rounds=open_rounds, **rounds)

@@ -60,7 +60,7 @@ class ExperimentPlanner:
     def _is_sooner(self, seconds: float | None) -> bool:
         """Whether the open round would end earlier than planned."""
         current = self._experiment.current
-        if seconds is None or not current.round.batch:
+        if seconds is None or not current.round.batch_size:
             return False
         return current.plan.due is None or self._clock.now() + seconds < current.plan.due
 
@@ -72,7 +72,7 @@ class ExperimentPlanner:
         if not current.plan.hold:
             return None
         # A published deadline stays, and no participants were invited meanwhile: another round invites others.
-        is_round_replaced = not current.round.batch or current.round.deadline > 0
+        is_round_replaced = not current.round.batch_size or current.round.deadline > 0
         due = current.plan.due if current.plan.spec else None  # another change may wait for it
         return self._with_deadline(replace(current.plan, hold="", due=due), 0.0 if is_round_replaced else None)
 
@@ -98,9 +98,9 @@ class ExperimentPlanner:
         state = learner.apply_spec_change(current.step.state, current.spec)
         step = learner.open_next_round(state, current.round.version + 1, secrets.randbits(63))
         check_policy(step.policy, spec)
-        if must_have_participants and not step.batch and (current.drain or not current.round.batch):
+        if must_have_participants and not step.batch_size and (current.drain or not current.round.batch_size):
             raise SpecError("leaves no room for a whole round", field="experiment.horizon", remedy="raise it further")
-        if not step.batch:
+        if not step.batch_size:
             return
         raise_refusals(measure_experiment(schedule, step).find_refusals(self._settings.limits))
         max_participants = max(volume.people for volume in learner.list_round_volumes(step))
@@ -112,7 +112,7 @@ class ExperimentPlanner:
 
     def _with_deadline(self, plan: Plan, seconds: float | None) -> Plan:
         """Return a plan that is due in at most ``seconds``: at once if the open round has no participants."""
-        if not self._experiment.current.round.batch:
+        if not self._experiment.current.round.batch_size:
             seconds = 0.0
         if seconds is None:
             return plan
@@ -172,7 +172,7 @@ class ChangeExecutor:
         if experiment.current.end_time <= self._clock.monotonic():
             with suppress(Unavailable, *TRANSIENT_ERRORS):  # the next check of deadlines closes the round
                 await self._intake.close_if_due(name)
-                invited = current.round.batch > 0  # the round of a pause had no participants
+                invited = current.round.batch_size > 0  # the round of a pause had no participants
                 return ChangeResult(True, invited and await asyncio.to_thread(self._is_given_up, name, current.digest))
         return ChangeResult(is_new=True)
 

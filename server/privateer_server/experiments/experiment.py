@@ -37,7 +37,7 @@ def find_experiment_refusals(
     if schedule.spec.privacy.trust.calibration != TIGHT:
         detail, remedy = "is for simulation alone", "choose another here, or use privateer simulate"
         return [SpecError(detail, field="algorithm.name", remedy=remedy)]
-    if not first.batch:
+    if not first.batch_size:
         detail = "what was learned before leaves nobody to ask"
         return [SpecError(detail, field="experiment.horizon", remedy="raise it, or begin without")]
     return measure_experiment(schedule, first).find_refusals(server, shuffler)
@@ -101,8 +101,8 @@ class Experiment:
     def people(self) -> People:
         """The counts of participants by state; the number of reports held by a shuffler is unknown here."""
         current = self.current
-        is_held_unknown = bool(current.is_shuffled and self.shuffler and current.round.batch)
-        n_missing = max(0, current.round.batch - current.received)
+        is_held_unknown = bool(current.is_shuffled and self.shuffler and current.round.batch_size)
+        n_missing = max(0, current.round.batch_size - current.received)
         return count_participants(
             current.schedule,
             current.step,
@@ -123,17 +123,17 @@ class Experiment:
     def status(self) -> Status:
         """The current status of the experiment."""
         current = self.current
-        if not current.round.batch and current.schedule.has_failed(current.step):
+        if not current.round.batch_size and current.schedule.has_failed(current.step):
             return Status.FAILED
         if current.plan.hold:
             return Status(current.plan.hold)
         open_status = Status.DRAINING if current.drain else Status.OPEN
-        return open_status if current.round.batch else Status.FINISHED
+        return open_status if current.round.batch_size else Status.FINISHED
 
     @property
     def is_inviting_nobody(self) -> bool:
         """Whether no new participants are invited, although the round is open for earlier ones."""
-        return bool(self.current.round.batch and self.current.plan.hold)
+        return bool(self.current.round.batch_size and self.current.plan.hold)
 
     @property
     def has_failed_closing(self) -> bool:

@@ -30,10 +30,10 @@ def build_record(spec: Spec, rounds: list[RoundRecord], shufflers: Mapping[int, 
     """Return the privacy record of an experiment from its rounds, released or not, and their shufflers."""
     by_cohort = defaultdict[str, list[Row]](list)
     for stored in rounds:
-        if stored.batch:
+        if stored.batch_size:
             facts = decode(stored.facts, RoundFacts)
             by_cohort[facts.cohort].append(_build_row(stored, facts.terms, shufflers.get(stored.version)))
-    return make_record(spec, by_cohort, [stored.version for stored in rounds if not stored.batch])
+    return make_record(spec, by_cohort, [stored.version for stored in rounds if not stored.batch_size])
 
 
 def _build_row(stored: RoundRecord, terms: PlannedTerms, shuffler_key: ShufflerKey | None) -> Row:
@@ -42,7 +42,7 @@ def _build_row(stored: RoundRecord, terms: PlannedTerms, shuffler_key: ShufflerK
         version=stored.version,
         received=stored.received,
         released=stored.taken and stored.received >= max(1, terms.honest),
-        batch=terms.batch,
+        batch_size=terms.batch_size,
         honest=terms.honest,
         mechanism=terms.mechanism,
         shuffler=shuffler_key.shuffler if shuffler_key else None,

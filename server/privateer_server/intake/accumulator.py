@@ -57,7 +57,7 @@ class Accumulator:
         self._round, self._counted_ids, self._decryptor = open_round, counted_ids, decryptor
         self._clock, self._find_answer, self._find_size = clock or SystemClock(), find_answer, find_size
         self._find_policy, self._find_token, self._tokens = find_policy, find_token_report, dict[bytes, TokenRow]()
-        self._can_take_uploads = open_round.round.batch > 0 and not open_round.is_shuffled
+        self._can_take_uploads = open_round.round.batch_size > 0 and not open_round.is_shuffled
         self._answers: dict[bytes, bytes] = {}
         self._payloads: list[bytes] = []
         self._state, self._is_expiry_requested, self._is_all_valid = open_round.state, False, False
@@ -71,7 +71,7 @@ class Accumulator:
     @property
     def state(self) -> RoundState:
         """The state of the round with the reports counted here."""
-        is_full = self._state is RoundState.OPEN and 0 < self._round.round.batch <= self._n_received
+        is_full = self._state is RoundState.OPEN and 0 < self._round.round.batch_size <= self._n_received
         return NEXT[self._state, RoundEvent.FILLED] if is_full else self._state
 
     @property
@@ -81,7 +81,7 @@ class Accumulator:
     @property
     def _capacity(self) -> int:
         """The number of participants whose reports from devices can still be counted."""
-        return max(0, self._round.round.batch - self._n_received) if self._state is RoundState.OPEN else 0
+        return max(0, self._round.round.batch_size - self._n_received) if self._state is RoundState.OPEN else 0
 
     def validate_all(self, decrypted: list[bytes]) -> None:
         """Parse the messages of all requests at once: if all are valid, no message is parsed again."""
@@ -176,10 +176,10 @@ class Accumulator:
         facts = self._round.round
         n_participants, remainder = divmod(len(envelope.sealed), facts.report_size)
         latest_time = self._clock.monotonic() + MAX_CLOCK_DIFFERENCE_SECONDS
-        if remainder or n_participants > facts.batch or not self._round.can_close(latest_time, n_participants):
+        if remainder or n_participants > facts.batch_size or not self._round.can_close(latest_time, n_participants):
             raise BatchRefused(
-                f"a batch of this round has the reports of {facts.batch} people of {facts.report_size} bytes each, or "
-                f"of at least {facts.fewest} after its deadline",
+                f"a batch of this round has the reports of {facts.batch_size} people of {facts.report_size} bytes "
+                f"each, or of at least {facts.fewest} after its deadline",
                 remedy="send a whole batch at once",
             )
 

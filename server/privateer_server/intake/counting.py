@@ -149,7 +149,7 @@ class ReportCounter:
             _log.error("experiment %s: its round cannot be read (%s)", name, error)
             return _UNREADABLE
         open_round = snapshot.current
-        decryptor = self._keys.find_decryptor(open_round.round.public_key) if open_round.round.batch else None
+        decryptor = self._keys.find_decryptor(open_round.round.public_key) if open_round.round.batch_size else None
         self._decrypt_for(open_round, group)
         decrypted = [report for request in group for report in request.decrypted or ()]
         counted_ids = locked.counted_ids(name, decrypted)

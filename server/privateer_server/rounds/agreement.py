@@ -47,7 +47,7 @@ class Agreement:
     @cached_property
     def give_up_reasons(self) -> dict[str, str]:
         """The reasons why a start gives open rounds up, by experiment."""
-        records = [record for record in self.experiments if record.current.batch]
+        records = [record for record in self.experiments if record.current.batch_size]
         reasons = {record.name: give_up_reason(record.current, self.published.get(record.name)) for record in records}
         return {name: reason for name, reason in reasons.items() if reason}
 
@@ -55,7 +55,7 @@ class Agreement:
     def open_rounds(self) -> dict[str, Round]:
         """The rounds that take reports, by experiment."""
         rounds = {record.name: decode_publication(record.current.publication).round for record in self.experiments}
-        return {name: facts for name, facts in rounds.items() if facts.batch}
+        return {name: facts for name, facts in rounds.items() if facts.batch_size}
 
     @cached_property
     def public_keys(self) -> set[bytes]:

@@ -156,7 +156,7 @@ class Recovery:
             self._closer.commit(restore_without_sums(last), entry)
             self.recovered["published"] += 1
             last, plan, sums = entry.following, plan.after_publication, [entry.following.total]
-        if not reason and last.batch and not self._is_whole(last, sums):
+        if not reason and last.batch_size and not self._is_whole(last, sums):
             # Another server may have closed the round since, and destroyed its key.
             if self._journal.last_entry(name) != entry:
                 self.recover(name)
@@ -164,7 +164,7 @@ class Recovery:
             reason = "its key or its sums are lost"
         # If no participants are invited now, later rounds may have been published before.
         has_later_rounds = bool(plan.hold) or (entry is not None and entry.following.version > last.version)
-        if reason and (last.batch or has_later_rounds):
+        if reason and (last.batch_size or has_later_rounds):
             _log.warning("experiment %s: round %d is given up, because %s", name, last.version, reason)
             lost_round = restore_without_sums(last, plan)
             version = first_unused_version(max(last.version, entry.following.version if entry else 0))

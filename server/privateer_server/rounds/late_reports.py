@@ -102,4 +102,4 @@ class EarlierPolicies:
 
         shares = shares_by_policy(list(starts.values()), closed.opened_at, now, delay_cdf).tolist()
         mix = [(self.find(name, version), share) for version, share in zip(starts, shares, strict=True) if share]
-        return [(earlier, share) for earlier, share in mix if earlier is not None and earlier.terms.batch]
+        return [(earlier, share) for earlier, share in mix if earlier is not None and earlier.terms.batch_size]

@@ -74,7 +74,7 @@ class Schedule:
         Such a step has no participants, or measures the gain. A round with drawn participants waits for its own.
         """
         window, is_drawn = self.spec.experiment.conversion_window_seconds, step.policy.draw is not None
-        learns = step.batch > 0 and not isinstance(step.policy, GainPolicy)
+        learns = step.batch_size > 0 and not isinstance(step.policy, GainPolicy)
         return bool(window) and not (learns or is_drawn or self.has_failed(step))
 
     def open_drain_round(self, step: Step, seed: int) -> Step:
@@ -93,7 +93,7 @@ class Schedule:
         try:
             state = learner.apply_spec_change(knowledge, spec)
         except SpecError:  # its result is valid for the planned participants
-            return replace(step, batch=0)
+            return replace(step, batch_size=0)
         late_step = learner.open_next_round(state, step.policy.version, seed)
         state = self.learner.replace_learned_state(step.state, late_step.state)
         return replace(late_step, state=state, n_reported=step.n_reported)

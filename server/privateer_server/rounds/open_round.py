@@ -102,13 +102,13 @@ class OpenRound:
 
     def can_close(self, now: float, n_participants: int) -> bool:
         """Whether a number of participants suffices to close the round, at a time of the monotonic clock."""
-        is_full = 0 < self.round.batch <= n_participants
+        is_full = 0 < self.round.batch_size <= n_participants
         is_due = self.round.deadline > 0 and self.deadline <= now
         return is_full or (is_due and n_participants >= self.round.least)
 
     def event_at(self, now: float, n_participants: int) -> RoundEvent:
         """Return the event of the open round at a time of the monotonic clock, with a number of participants."""
-        if 0 < self.round.batch <= n_participants:
+        if 0 < self.round.batch_size <= n_participants:
             return RoundEvent.FILLED
         if not self.is_shuffled and self.can_close(now, n_participants):  # only its shuffler closes a shuffled round
             return RoundEvent.DUE
@@ -124,12 +124,12 @@ class OpenRound:
     @property
     def is_taking_reports(self) -> bool:
         """Whether reports are counted: the round is open, and has participants."""
-        return self.state is RoundState.OPEN and self.round.batch > 0
+        return self.state is RoundState.OPEN and self.round.batch_size > 0
 
     @property
     def is_unlearned(self) -> bool:
         """Whether the round is over and the next round is not open: closing is under way, or has failed."""
-        return self.state is not RoundState.OPEN and self.round.batch > 0
+        return self.state is not RoundState.OPEN and self.round.batch_size > 0
 
     def with_counts(self, stored_state: ExperimentState) -> "OpenRound":
         """Return the round with its stored counts."""
@@ -192,10 +192,10 @@ def _publish_next(
     step = schedule.follow(state, next_version, secrets.randbits(63), asks=plan.hold != STOPPED)
     if late_reports_end := _late_reports_end_time(closed, schedule, step, now):
         late_step = schedule.open_drain_round(step, secrets.randbits(63))
-        if late_step.batch:
+        if late_step.batch_size:
             best_policy = step.policy.by_context if isinstance(step.policy, GainPolicy) else step.policy
             step, drain = late_step, Drain(late_reports_end, encode(best_policy))
-    if plan.hold and step.batch and not drain:
+    if plan.hold and step.batch_size and not drain:
         step = schedule.follow(state, next_version, secrets.randbits(63), asks=False)
     next_round = _publish(schedule, step, new_key, now, drain)
     return replace(next_round, total=next_round.mechanism.resume(closed.mechanism, rest))
@@ -207,7 +207,7 @@ def _late_reports_end_time(closed: OpenRound, schedule: Schedule, step: Step, no
     A pause makes no difference: new participants are not invited either way.
     """
     # A gain measurement begins after all awaited outcomes.
-    is_over = not closed.round.batch or isinstance(closed.step.policy, GainPolicy)
+    is_over = not closed.round.batch_size or isinstance(closed.step.policy, GainPolicy)
     if closed.plan.hold == STOPPED or is_over or not schedule.has_late_reports(step):
         return 0
     end_time = closed.drain.until if closed.drain else math.ceil(now + longest_report_delay(schedule.spec))
@@ -234,9 +234,9 @@ def _publish(
         experiment=spec.name,
         version=policy.version,
         model=spec.privacy.model,
-        batch=step.batch,
+        batch_size=step.batch_size,
         sealed_size=SEALED_SIZE + message_size(policy),
-        public_key=new_key() if step.batch else create_unusable_public_key(),
+        public_key=new_key() if step.batch_size else create_unusable_public_key(),
         messages=terms.messages,
         least=step.min_reports,
         deadline=int(now) + step.seconds if step.seconds else 0,
@@ -255,7 +255,7 @@ def build_round_record(current: OpenRound, decryptor: Decryptor | None) -> Round
     facts = RoundFacts(step.policy.cohort, terms, figures, current.opened_at, current.drain is not None)
     return RoundRecord(
         version=current.round.version,
-        batch=current.round.batch,
+        batch_size=current.round.batch_size,
         seen=step.n_reported,
         received=current.received,
         taken=current.state is RoundState.CLOSED,
@@ -304,7 +304,7 @@ def restore_round(
     cached: a schedule of the experiment, which is reused if its spec is the same.
     """
     blank = restore_without_sums(stored, plan, cached)
-    if not blank.round.batch:
+    if not blank.round.batch_size:
         return blank
     has_sums = add_stored_sums(blank, [stored.total], find_decryptor(blank.round.public_key)) is not None
     return replace(blank, state=stored.round_state) if has_sums else None
@@ -313,7 +313,7 @@ def restore_round(
 def add_stored_sums(current: OpenRound, sums: Sequence[bytes], decryptor: Decryptor | None) -> OpenRound | None:
     """Return a round with the total of its stored sums; None if a sum cannot be decrypted."""
     total = current.mechanism.empty()
-    for protected in sums if current.round.batch else ():
+    for protected in sums if current.round.batch_size else ():
         encoded = decryptor.decrypt_sums(protected, current.digest) if decryptor else None
         if encoded is None:
             return None
@@ -328,7 +328,9 @@ def restore_without_sums(stored: RoundRecord, plan: Plan = NO_PLAN, cached: Sche
     policy, facts = read_policy(schedule.spec, publication), publication.round
     state = decode(stored.state, schedule.learner.state_type)
     seconds = schedule.spec.round_seconds if facts.deadline else 0
-    step = Step(state, policy, batch=facts.batch, n_reported=stored.seen, min_reports=facts.least, seconds=seconds)
+    step = Step(
+        state, policy, batch_size=facts.batch_size, n_reported=stored.seen, min_reports=facts.least, seconds=seconds
+    )
     total, opened_at = policy.terms.mechanism.empty(), decode(stored.facts, RoundFacts).opened
     blank = OpenRound(schedule, facts, stored.digest, stored.publication, step, total, stored.received, plan=plan)
     return replace(blank, opened_at=opened_at, drain=publication.drain)

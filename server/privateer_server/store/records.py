@@ -24,9 +24,9 @@ STOPPED: Final = Status.STOPPED.value
 class RoundRecord:
     """A published round."""
 
-    # version, batch, digest: as published
+    # version, batch_size, digest: as published
     version: int
-    batch: int
+    batch_size: int
     seen: int  # participants of the same cohort whose reports were decrypted in earlier rounds
     received: int  # participants whose reports are counted
     # whether the round takes no more reports; the last round of an experiment may be taken and not yet learned from

@@ -150,7 +150,7 @@ _PUBLISH_LOCK: Final = 2
 _UPDATE_COUNT: Final = DriverStatement("""
 UPDATE rounds SET received = received + :counted, taken = taken OR :taken, given_up = given_up OR :given_up
 WHERE experiment = :experiment AND version = :version
-AND (NOT :counts OR NOT (taken OR given_up)) AND (NOT :is_limited OR received + :counted <= batch)
+AND (NOT :counts OR NOT (taken OR given_up)) AND (NOT :is_limited OR received + :counted <= batch_size)
 """)
 _UPSERT_PART: Final = DriverStatement("""
 INSERT INTO parts VALUES (:experiment, :version, :part, :total)

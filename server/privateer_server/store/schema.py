@@ -69,7 +69,7 @@ ROUNDS: Final = Table(
     "rounds",
     _STORE,
     Column("experiment", Text, ForeignKey("experiments.name"), nullable=False),
-    *map(_integer, ("version", "batch", "seen", "received")),
+    *map(_integer, ("version", "batch_size", "seen", "received")),
     Column("taken", Boolean, nullable=False),
     *map(_blob, ("digest", "facts", "publication", "state", "total")),
     Column("given_up", Boolean, nullable=False),

@@ -159,7 +159,9 @@ class BanditPolicy(ArmsPolicy):
     def is_compatible(self, spec: BanditSpec) -> bool:
         mechanism = self.terms.mechanism
         has_keys = self.choice is not None or isinstance(mechanism, KeyedMechanism | HitsMechanism | GroupedBit)
-        return has_keys and self._chooses_playable_arms(spec) and (self.terms.batch == 0 or self._has_mechanism(spec))
+        return (
+            has_keys and self._chooses_playable_arms(spec) and (self.terms.batch_size == 0 or self._has_mechanism(spec))
+        )
 
     def _chooses_playable_arms(self, spec: BanditSpec) -> bool:
         """Whether thresholds are valid and give no retired arm."""

@@ -264,7 +264,9 @@ class PhasedPolicy(Policy):
         """Whether the draw invites the planned number of the population, and rewards are clipped as in the spec."""
         draw, ball = self.draw, self.mechanism.ball
         is_valid = 0 <= draw.seed < 1 << 63 and draw.start >= 0 and draw.start + draw.places <= draw.people
-        is_planned = draw.people == spec.experiment.participants and draw.places == spec.count_invited(self.terms.batch)
+        is_planned = draw.people == spec.experiment.participants and draw.places == spec.count_invited(
+            self.terms.batch_size
+        )
         is_bounded = ball.norm == "max" and self._clips_to_rewards(ball, spec)
         return is_valid and is_planned and is_bounded and self.middle == spec.reward.middle
 
@@ -304,7 +306,7 @@ class PhasedPolicy(Policy):
         plays = dict(zip(map(str, self.support.tolist()), self.plays.tolist(), strict=True))
         draw = PublicDraw(self.draw.seed, self.draw.start, self.draw.places)
         active = tuple(map(str, self.active.tolist()))
-        return PolicyView(spec.algorithm.name, self.version, PlayCounts(plays, active, self.terms.batch, draw))
+        return PolicyView(spec.algorithm.name, self.version, PlayCounts(plays, active, self.terms.batch_size, draw))
 
 
 ALGORITHM: Final = Algorithm(PhasedSpec, PhasedPolicy)

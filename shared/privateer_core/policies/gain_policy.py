@@ -69,8 +69,10 @@ class GainPolicy(ArmsPolicy, Generic[P]):
         """Check the policy by context, and whether seed, arms, size and mechanism are the spec's."""
         policy, terms = self.by_context, self.terms
         policy.check(spec.learning)
-        is_valid = spec.gain_people > 0 and policy.version == self.version and not (policy.terms.batch or policy.cohort)
-        is_valid = is_valid and policy.draw is None and 0 < terms.batch <= spec.gain_people
+        is_valid = (
+            spec.gain_people > 0 and policy.version == self.version and not (policy.terms.batch_size or policy.cohort)
+        )
+        is_valid = is_valid and policy.draw is None and 0 < terms.batch_size <= spec.gain_people
         is_valid = is_valid and self.playable.tolist() == list(spec.playable) and 0 <= self.seed < 1 << 63
         has_option = self.single == NO_OPTION or self.single in np.flatnonzero(self.playable)
         return is_valid and has_option and self._can_answer_question(spec)

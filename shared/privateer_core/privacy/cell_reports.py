@@ -63,8 +63,8 @@ class CellReports:
             if batches and n_planned >= (1 + _POLICY_GROWTH) * n_at_start:
                 yield batches
                 batches, n_at_start = [], n_planned
-            batches.append(planned_round.batch)
-            n_planned += planned_round.batch
+            batches.append(planned_round.batch_size)
+            n_planned += planned_round.batch_size
         yield batches
 
     def precisions(self, batches: Sequence[int], keys: Array, arms: Array, asked_shares: Array) -> Array:

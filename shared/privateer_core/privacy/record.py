@@ -45,7 +45,7 @@ class PlannedTerms(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
     """The terms of a round, without the promise to its cohort."""
 
     # batch, honest: the number of invited participants, and of those whom the promise counts on
-    batch: int
+    batch_size: int
     honest: int
     # the mechanism's tag as ``type``, and its parameters without layout and seed, which cost no privacy; with the
     # number of keys if it determines the alphabet, and with the shares of groups if each is a batch
@@ -112,7 +112,7 @@ def describe_terms(terms: Terms) -> PlannedTerms:
     if mechanism.counts_shares:
         parameters[_SHARES] = np.rint(cast(Any, mechanism).layout.shares[0] * UNIT).astype(np.int64).tolist()
     tag = mechanism.__struct_config__.tag
-    return PlannedTerms(batch=terms.batch, honest=terms.honest, mechanism={"type": tag, **parameters})
+    return PlannedTerms(batch_size=terms.batch_size, honest=terms.honest, mechanism={"type": tag, **parameters})
 
 
 def _optional_parameters(kind: type[Mechanism]) -> dict[str, Any]:
@@ -144,7 +144,7 @@ def read_terms(row: PlannedTerms, spec: type[Spec], privacy: Privacy, reports: i
     except SpecError as error:
         raise SpecError(error.detail, field=f"mechanism.{error.field}") from None
     promise = (privacy.model, privacy.bound, privacy.delta, privacy.trust.calibration)
-    return Terms(*promise, row.batch, row.honest, cast(AnyMechanism, mechanism), reports)
+    return Terms(*promise, row.batch_size, row.honest, cast(AnyMechanism, mechanism), reports)
 
 
 def _key_layout(count: Any) -> Layout:

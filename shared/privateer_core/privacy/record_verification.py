@@ -135,12 +135,12 @@ class _Cohort:
 
     def _terms(self, path: str, row: PlannedTerms) -> Terms:
         """Return the terms of a row, and refuse a batch, cost or local epsilon that the promise does not imply."""
-        privacy, batch = self._privacy, row.batch
+        privacy, batch = self._privacy, row.batch_size
         batched = privacy.trust.batched
         if isinstance(row, Row):
             _check_received(path, row)
         is_possible = max(1, batched * privacy.min_batch) <= batch <= _PARTICIPANTS_MAX
-        _check(is_possible, "there is no such batch under this promise", f"{path}.batch")
+        _check(is_possible, "there is no such batch under this promise", f"{path}.batch_size")
         honest = count_honest(privacy, math.ceil(self._record.least_share * batch))
         _check(row.honest == honest, f"does not follow from a batch of {batch}", f"{path}.honest")
         try:
@@ -182,7 +182,7 @@ def _has_room(terms: Terms, max_epsilon: float) -> bool:
 def _check_received(path: str, row: Row) -> None:
     """Refuse a round with too many received reports, or with a release of fewer than the promise counts on."""
     # A shuffled round that lacks honest participants waits for a further batch.
-    max_received, min_received = row.batch + row.honest, max(1, row.honest)
+    max_received, min_received = row.batch_size + row.honest, max(1, row.honest)
     _check(row.organisation is None or row.organisation.isprintable(), "must be printable", f"{path}.organisation")
     _check(0 <= row.received <= max_received, f"must be 0 to {max_received}", f"{path}.received")
     is_releasable = not row.released or row.received >= min_received

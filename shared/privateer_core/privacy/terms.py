@@ -37,8 +37,8 @@ class Terms:
     epsilon: float
     delta: float
     calibration: str  # the calibration of the trust model's row; devices accept `TIGHT` alone
-    # batch, honest: participants of the round, and the number that the promise counts on (0: the participant alone)
-    batch: int
+    # batch_size, honest: participants of the round, and how many the promise counts on (0: the participant alone)
+    batch_size: int
     honest: int
     mechanism: AnyMechanism  # the mechanism of randomization and release
     reports: int = 1  # number of a participant's reports that share the promise, each in a round of its own

@@ -83,7 +83,7 @@ def _check_agreement(terms: Terms, spec: Spec, privacy: Privacy, facts: Round) -
         "epsilon": privacy.bound,
         "delta": privacy.delta,
         "calibration": TIGHT,
-        "batch": facts.batch,
+        "batch_size": facts.batch_size,
         "honest": count_honest(privacy, facts.fewest),
         "reports": spec.reports,
     }
@@ -98,7 +98,7 @@ def _check_round(terms: Terms, spec: Spec, privacy: Privacy, facts: Round, quest
     row = privacy.trust
     is_expected = isinstance(terms.mechanism, row.serves[question].mechanisms)
     _check(is_expected, "the trust model does not have this mechanism", "mechanism")
-    fewest = max(spec.min_reports(facts.batch), row.batched * privacy.min_batch)
+    fewest = max(spec.min_reports(facts.batch_size), row.batched * privacy.min_batch)
     detail = f"the round may close with {facts.fewest} people, the spec says {fewest} at least"
     _check(facts.fewest >= fewest, detail, "least")
     for name, max_size in _WORK_MAX.items():
@@ -124,7 +124,7 @@ def _check_limits(terms: Terms, privacy: Privacy, facts: Round, limits: Limits) 
         _check(share <= limits.honest_fraction, counts, "honest_fraction")
         sizes = f"a batch may have {fewest} reports, this device takes {limits.min_batch} to {BATCH_MAX}"
         remedy = "do not take part, or allow fewer with Limits(min_batch=...)" if fewest <= BATCH_MAX else _REMEDY
-        _check(limits.min_batch <= fewest <= BATCH_MAX, sizes, "batch", remedy)
+        _check(limits.min_batch <= fewest <= BATCH_MAX, sizes, "batch_size", remedy)
 
 
 def _check_arms(privacy: Privacy, limits: Limits) -> None:

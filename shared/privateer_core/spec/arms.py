@@ -125,7 +125,7 @@ class PlannedRound:
 
     cohort: str  # a source's name; empty for the experiment's own participants
     n_reported: int  # number of the cohort's reports that opened in earlier rounds
-    batch: int  # reports of the round; 0 when the experiment is over
+    batch_size: int  # reports of the round; 0 when the experiment is over
 
 
 class ArmsSpec(Spec):
@@ -295,9 +295,9 @@ class ArmsSpec(Spec):
     def planned_rounds(self) -> Iterator[PlannedRound]:
         """Yield all rounds in order, assuming that every report opens."""
         planned = self.next_round(self.cohorts[0], 0)
-        while planned.batch:
+        while planned.batch_size:
             yield planned
-            planned = self.next_round(planned.cohort, planned.n_reported + planned.batch)
+            planned = self.next_round(planned.cohort, planned.n_reported + planned.batch_size)
 
     @override
     def first_batch(self, cohort: str) -> int:

@@ -70,7 +70,7 @@ def check_header(header: Header, round_: Round, digest: bytes, endpoint: Literal
     if round_.endpoint != endpoint:
         destination = f"the {round_.endpoint}"
         raise WrongEndpoint(f"reports of this experiment go to {destination}", remedy=f"send them to {destination}")
-    if header.version < round_.version or (header.version == round_.version and round_.batch == 0):
+    if header.version < round_.version or (header.version == round_.version and round_.batch_size == 0):
         raise RoundClosed("this version takes no more reports", remedy="nothing to do: fetch the policy for later use")
     if header.version > round_.version:
         raise RoundUnknown("this version is not published", remedy="fetch the policy again")

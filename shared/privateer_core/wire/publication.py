@@ -39,7 +39,7 @@ class Round(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=
     experiment: str
     version: int
     model: str  # trust model: a short lower-case word, the name of a row of `privateer_core.privacy.trust.TRUST`
-    batch: int  # number of participants whose reports close the round. 0: the experiment is over.
+    batch_size: int  # number of participants whose reports close the round. 0: the experiment is over.
     sealed_size: int  # bytes of one sealed message, the same for every participant and every value
     public_key: bytes  # the server's HPKE public key (X25519, 32 raw bytes)
     # sealed messages of a participant, sent at once. The shuffler permutes the messages of all participants.
@@ -51,9 +51,9 @@ class Round(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=
     groups: int = 1
 
     def __post_init__(self) -> None:
-        if not 1 <= self.version < _NUMBER_LIMIT or self.batch < 0 or self.sealed_size < 1 or self.messages < 1:
+        if not 1 <= self.version < _NUMBER_LIMIT or self.batch_size < 0 or self.sealed_size < 1 or self.messages < 1:
             raise ValueError("versions count from 1, a batch is not negative, a report is not empty")
-        is_in_range = 0 <= self.least <= self.batch and 0 <= self.deadline < _NUMBER_LIMIT
+        is_in_range = 0 <= self.least <= self.batch_size and 0 <= self.deadline < _NUMBER_LIMIT
         if not is_in_range or (self.deadline and not self.least):
             raise ValueError("a deadline needs a least number of people, which is at most the batch")
         if self.groups < 1 or self.messages % self.groups:
@@ -69,7 +69,7 @@ class Round(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=
     @property
     def fewest(self) -> int:
         """Minimum number of participants whose reports the round may release."""
-        return self.least if self.deadline else self.batch
+        return self.least if self.deadline else self.batch_size
 
     @property
     def messages_of_kind(self) -> int:
@@ -83,7 +83,7 @@ class Round(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=
 
     def is_due(self, now: float, n_participants: int) -> bool:
         """Whether the round may close with ``n_participants`` reports, at a time in seconds since 1970."""
-        return 0 < self.batch <= n_participants or (0 < self.deadline <= now and n_participants >= self.least)
+        return 0 < self.batch_size <= n_participants or (0 < self.deadline <= now and n_participants >= self.least)
 
     @property
     def key_id(self) -> bytes:
@@ -118,7 +118,7 @@ class Publication(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_f
     drain: Drain | None = None  # set once the round takes only late reports
 
     def __post_init__(self) -> None:
-        if self.drain is not None and not self.round.batch:
+        if self.drain is not None and not self.round.batch_size:
             raise ValueError("a round that takes late reports asks for some")
 
 

@@ -48,7 +48,7 @@ class PlacedRound(StoredRound):
                 free.append(place)
             else:
                 held_fingerprints.update(self._store.fingerprints([sealed]))
-        self._places = Groups(free, round_.batch, round_.messages_of_kind, round_.groups, self._below)
+        self._places = Groups(free, round_.batch_size, round_.messages_of_kind, round_.groups, self._below)
         self._tokens = RoundTokens(self._store, self._spent_tokens, self._below) if self._spent_tokens else None
         self._held_fingerprints = held_fingerprints
         self.state = self.advance_progress(len(held_fingerprints) // round_.messages, RoundProgress())

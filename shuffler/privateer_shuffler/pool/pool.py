@@ -72,7 +72,7 @@ class Pool:
     @property
     def n_shown(self) -> int:
         """Number of participants with held reports, in tenths of a batch."""
-        return round_to_tenths(self.n_held, self.round.batch)
+        return round_to_tenths(self.n_held, self.round.batch_size)
 
     @property
     def is_full(self) -> bool:

@@ -178,7 +178,7 @@ def _create_reserved(path: Path, label: Label, key: bytes, token_size: int) -> s
     connection = connect(path, ROUND_DATABASE)
     try:
         connection.execute("BEGIN IMMEDIATE")
-        sizes = (label.round.batch * label.round.messages, label.round.sealed_size)
+        sizes = (label.round.batch_size * label.round.messages, label.round.sealed_size)
         connection.execute(_RESERVE.format(table="place"), sizes)
         if token_size:
             _reserve_tokens(connection, label, token_size)
@@ -206,13 +206,13 @@ def _check(connection: sqlite3.Connection, round_: Round, key: object) -> None:
     places = connection.execute(_COUNT_VALID_PLACES, (round_.sealed_size,)).fetchone()[0]
     connection.execute(_DELIVERED, (b"",)).fetchone()
     has_key = isinstance(key, bytes) and len(key) == _KEY_BYTES
-    if places != round_.batch * round_.messages or not has_key:
+    if places != round_.batch_size * round_.messages or not has_key:
         raise sqlite3.DatabaseError
 
 
 def _reserve_tokens(connection: sqlite3.Connection, label: Label, size: int) -> None:
     connection.execute(_TOKENS)
-    connection.execute(_RESERVE.format(table="token"), (label.round.batch, size))
+    connection.execute(_RESERVE.format(table="token"), (label.round.batch_size, size))
 
 
 def _has_tokens(connection: sqlite3.Connection) -> bool:

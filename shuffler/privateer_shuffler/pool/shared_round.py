@@ -110,7 +110,7 @@ class SharedRound(StoredRound):
         db.exec_driver_sql(_DISABLE_SEQUENTIAL_SCAN)
         known_fingerprints = {match for (match,) in db.exec_driver_sql(_FIND_FINGERPRINTS, (fingerprints,))}
         spent_tokens = self._spent_tokens.find_spent(db, portions) if self._spent_tokens else set[bytes]()
-        capacity = 0 if state.ended_at else self.label.round.batch - state.n_held
+        capacity = 0 if state.ended_at else self.label.round.batch_size - state.n_held
         accepted = select_accepted(
             portions,
             capacity,

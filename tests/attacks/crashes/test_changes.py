@@ -90,7 +90,7 @@ async def test_a_change_is_carried_out_once(
         await wait_for_version(api, 2)
         assert await lines(api) == [("create", 1, 1), (action, 1, 2)]
         facts = await api.facts()
-        compared_keys = ("status", "version", "spec", "accepted", "received", "batch")
+        compared_keys = ("status", "version", "spec", "accepted", "received", "batch_size")
         assert {key: facts[key] for key in compared_keys} == {key: facts_before[key] for key in compared_keys}
         # Noise that is on record is not drawn again.
         assert (await api.publication() == published) == (moment in AFTER_THE_DRAW)
@@ -120,7 +120,7 @@ async def test_a_resumed_experiment_asks_again_after_a_crash(
     async with serving_api(copy) as api:
         await wait_for_version(api, 3)
         facts = await api.facts()
-        assert facts | {"status": "open", "version": 3, "batch": 20} == facts
+        assert facts | {"status": "open", "version": 3, "batch_size": 20} == facts
         assert (await report(api, 20)).json()["accepted"] == 20
 
 
@@ -219,7 +219,7 @@ async def test_a_restored_paused_experiment_gets_a_new_version(settings: ServerS
             (settings.data / "journal.db").rename(folder / "journal.db")
         async with serving_api(folder) as api:
             facts = await api.facts()
-            assert facts | {"status": "paused", "batch": 0, "version": 1_000_001} == facts
+            assert facts | {"status": "paused", "batch_size": 0, "version": 1_000_001} == facts
             assert (await make_change(api, "resume"))["version"] == 1_000_002
             assert (await report(api, 20)).json()["accepted"] == 20
             record = (await api.client.get("/experiments/test/privacy")).json()

@@ -73,7 +73,7 @@ def widest_policy(axes: np.ndarray, depth: int) -> tuple[Any, PartitionPolicy]:
     paths = np.append((np.int64(1) << np.arange(1, depth + 1)) - 2, (1 << depth) - 1)
     active = np.zeros((depth + 1, 3), bool)
     active[:, 0] = True
-    terms = replace(policy.terms, batch=0)
+    terms = replace(policy.terms, batch_size=0)
     return spec, replace(
         policy, axes=axes, depths=depths, paths=paths, active=active, bins=np.zeros(0, np.int64), terms=terms
     )

@@ -181,8 +181,8 @@ def agreeing(name: str, rng: random.Random) -> bytes:
     for source in spec["sources"]:
         source["epsilon"] = privacy["epsilon"]
     privacy["honest_fraction"] = rng.choice([1.0, 0.5, 1e-6])
-    if isinstance(terms["batch"], int):
-        facts[3] = terms["batch"]
+    if isinstance(terms["batch_size"], int):
+        facts[3] = terms["batch_size"]
     if "draw" in policy:
         _agree_on_vectors(facts, spec, policy)
     else:

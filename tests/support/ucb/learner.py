@@ -35,7 +35,7 @@ class UcbLearner(RoundsLearner[UcbSpec, UcbState, UcbPolicy]):
         people, scores, variances = state.totals.reshape(3, self.spec.arm_count, -1)
         deviations = np.sqrt(1 + variances)
         people = np.maximum(people, deviations)
-        reach = np.sqrt(2 * np.log(2 + state.reported)) * (1 if next_round.batch else -1)
+        reach = np.sqrt(2 * np.log(2 + state.reported)) * (1 if next_round.batch_size else -1)
         bounds = np.clip(scores / people, -1.0, 1.0) + reach * deviations / people
         bounds[~np.array(self.spec.playable)] = -np.inf
         terms = self.calibrate_terms(next_round, self.spec.typical_question(next_round.seed))

@@ -43,7 +43,7 @@ def test_policies_that_no_learner_makes_are_refused(wrong):
 
 def test_phases_invite_the_participants_of_the_schedule():
     following = Schedule(SPEC).learner.open_next_round(Schedule(SPEC).open(9).state, 3, 9).policy
-    assert following.terms.batch == len(following.draw.select_participants()) == SPEC.phase_size(1)
+    assert following.terms.batch_size == len(following.draw.select_participants()) == SPEC.phase_size(1)
 
 
 def test_contributions_of_another_size_are_refused_without_an_echo():

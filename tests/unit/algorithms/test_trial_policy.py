@@ -199,7 +199,7 @@ def test_guardrail_questions_by_turns_have_unbiased_effects() -> None:
     people["guardrails"]["call"] = {"base": 0.5}  # type: ignore[index]
     horizon = spec.experiment.model_copy(update={"horizon": 100_000})
     run = Simulation(spec.model_copy(update={"population": {"name": "effects", **people}, "experiment": horizon}), 1)
-    while run.step.batch:
+    while run.step.batch_size:
         run.close_round()
     state, truth = run.step.state, {None: (0.1, 0.0), 0: (0.0, 0.2), 1: (0.0, 0.0)}
     for evidence, effects in zip((state.evidence, *state.guardrails), truth.values(), strict=True):

@@ -22,7 +22,7 @@ def test_honest_terms_are_accepted_under_both_models() -> None:
 SHUFFLE_LIES = [
     ({"epsilon": 0.5}, "epsilon"),
     ({"delta": 1e-9}, "delta"),
-    ({"batch": 100_000}, "batch"),
+    ({"batch_size": 100_000}, "batch_size"),
     ({"honest": 100_000}, "honest"),
     ({"calibration": "published"}, "calibration"),
     ({"model": "local"}, "model"),
@@ -95,7 +95,7 @@ def test_a_local_report_that_costs_more_than_promised_is_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    "lie", [{"batch": 2000}, {"model": "local"}, {"version": 2}, {"experiment": "other"}, {"sealed_size": 80}]
+    "lie", [{"batch_size": 2000}, {"model": "local"}, {"version": 2}, {"experiment": "other"}, {"sealed_size": 80}]
 )
 def test_every_lie_about_the_round_is_refused(lie: dict[str, object]) -> None:
     with pytest.raises(TermsRefused):
@@ -104,7 +104,7 @@ def test_every_lie_about_the_round_is_refused(lie: dict[str, object]) -> None:
 
 def test_a_smaller_batch_than_the_specs_is_refused() -> None:
     batch = shuffle_spec().privacy.min_batch - 1
-    lies = {"terms": {"batch": batch}, "round_": {"batch": batch, "least": batch}}
+    lies = {"terms": {"batch_size": batch}, "round_": {"batch_size": batch, "least": batch}}
     with pytest.raises(PrivateerError):
         Participation(published(shuffle_spec(), **lies), "test", Limits())
 
@@ -122,7 +122,7 @@ def test_a_key_that_cannot_be_sealed_to_is_refused() -> None:
         (Limits(delta=1e-9), "delta"),
         (Limits(local_epsilon=1.5), "local_epsilon"),
         (Limits(honest_fraction=0.5), "honest_fraction"),
-        (Limits(min_batch=100_000), "batch"),
+        (Limits(min_batch=100_000), "batch_size"),
     ],
 )
 def test_the_devices_limits_are_enforced(limits: Limits, field: str) -> None:

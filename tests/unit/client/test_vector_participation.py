@@ -31,7 +31,7 @@ def test_honest_rounds_are_followed(trust: str) -> None:
     draw = part.policy.draw
     assert part.is_report_requested
     assert draw is not None
-    assert part.round.batch == part.spec.first_batch("")
+    assert part.round.batch_size == part.spec.first_batch("")
     assert sum(draw.is_invited(number) for number in range(5000)) == draw.places
 
 
@@ -44,7 +44,7 @@ LIES: list[tuple[str, dict[str, Any], str]] = [
     ("shuffle", {"mechanism": {"probability": 0.01}}, "delta"),
     ("shuffle", {"mechanism": {"probability": float("nan")}}, "levels"),
     ("shuffle", {"mechanism": {"levels": -1}}, "levels"),
-    ("shuffle", {"round_": {"batch": 1000}}, "batch"),
+    ("shuffle", {"round_": {"batch_size": 1000}}, "batch_size"),
     ("shuffle", {"round_": {"messages": 1, "groups": 1}}, "messages"),
     ("shuffle", {"round_": {"groups": 1}}, "groups"),
     ("shuffle", {"round_": {"least": 11, "deadline": 5}}, "deadline"),
@@ -118,7 +118,7 @@ def test_a_curators_mechanism_is_refused_where_nobody_is_trusted(trust: str) -> 
         ("shuffle", {"epsilon": 1.0}, "epsilon"),
         ("shuffle", {"delta": 1e-9}, "delta"),
         ("shuffle", {"honest_fraction": 0.5}, "honest_fraction"),
-        ("shuffle", {"min_batch": 1000}, "batch"),
+        ("shuffle", {"min_batch": 1000}, "batch_size"),
         ("local", {"local_epsilon": 1.0}, "local_epsilon"),
         ("central", {"allow_central": False}, "model"),
     ],

@@ -118,9 +118,9 @@ def lies(spec: Spec) -> dict[str, Any]:
         "an option below all": replace(policy, single=-2),
         "another version inside": replace(policy, version=4),
         "a retired option": replace(policy, playable=np.array([True, False, True])),
-        "nobody asked": replace(policy, terms=replace(policy.terms, batch=0)),
-        "more people than are to measure it": replace(policy, terms=replace(policy.terms, batch=2001)),
-        "another question": replace(policy, terms=replace(terms, batch=2000)),
+        "nobody asked": replace(policy, terms=replace(policy.terms, batch_size=0)),
+        "more people than are to measure it": replace(policy, terms=replace(policy.terms, batch_size=2001)),
+        "another question": replace(policy, terms=replace(terms, batch_size=2000)),
         "a policy inside that asks people": replace(policy, by_context=Schedule(spec).open(1, 3).policy),
         "a seed that is none": replace(policy, seed=-1),
     }
@@ -184,6 +184,6 @@ def test_specs_without_a_share_keep_their_bytes() -> None:
     assert (measured.gain_people, measured.learning_people) == (2000, 18_000)
     assert (
         measured.learning.experiment.horizon
-        == sum(planned_round.batch for planned_round in measured.planned_rounds())
+        == sum(planned_round.batch_size for planned_round in measured.planned_rounds())
         == 18_000
     )

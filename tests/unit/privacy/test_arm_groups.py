@@ -24,7 +24,7 @@ SHUFFLED = ["bandit-shuffle-grouped", "convex-shuffle-grouped"]
 def open_last(name):
     """Return a spec, and the policy of its last round with reports."""
     spec = specs()[name]
-    return spec, [round_.policy for round_ in rounds(spec, seed=1) if round_.policy.terms.batch][-1]
+    return spec, [round_.policy for round_ in rounds(spec, seed=1) if round_.policy.terms.batch_size][-1]
 
 
 @pytest.mark.parametrize("name", SHUFFLED)
@@ -66,7 +66,7 @@ def test_a_batch_that_counts_on_everybody_is_refused():
 def test_a_share_that_is_smaller_than_its_epsilon_allows_is_refused():
     spec = specs()["bandit-shuffle-grouped"]
     policy = next(iter(rounds(spec, seed=1))).policy
-    facts = Round(spec.name, 1, spec.privacy.model, policy.terms.batch, 70, bytes(32), 1)
+    facts = Round(spec.name, 1, spec.privacy.model, policy.terms.batch_size, 70, bytes(32), 1)
     limits = Limits(epsilon=1.0, delta=1e-6, arm_visibility="grouped")
     verify(policy.terms, spec, "", facts, limits)
     layout = Layout(policy.layout.seed, np.array([[2_000, 34_000]], np.uint32))
@@ -114,7 +114,7 @@ def test_a_device_takes_groups_with_the_applications_consent_alone(visibility, a
         specs()["bandit-shuffle-grouped"],
         next(iter(rounds(specs()["bandit-shuffle-grouped"], seed=1))).policy,
     )
-    facts = Round(spec.name, 1, spec.privacy.model, policy.terms.batch, 70, bytes(32), 1)
+    facts = Round(spec.name, 1, spec.privacy.model, policy.terms.batch_size, 70, bytes(32), 1)
     limits = Limits(epsilon=1.0, delta=1e-6, arm_visibility=visibility)
     if accepted:
         verify(policy.terms, spec, "", facts, limits)
@@ -150,7 +150,7 @@ def test_a_row_says_the_shares():
 def test_a_row_of_other_shares_is_refused(shares):
     spec, policy = open_last("bandit-shuffle-grouped")
     row = describe_terms(policy.terms)
-    wrong = PlannedTerms(batch=row.batch, honest=row.honest, mechanism=row.mechanism | {"shares": shares})
+    wrong = PlannedTerms(batch_size=row.batch_size, honest=row.honest, mechanism=row.mechanism | {"shares": shares})
     with pytest.raises(SpecError, match="mechanism"):
         read_terms(wrong, type(spec), spec.privacy, 1)
 

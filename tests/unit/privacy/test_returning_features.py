@@ -33,7 +33,11 @@ def returning_spec(model: str, times: int = 5, **privacy: object) -> AdditiveSpe
 
 def check_terms(spec: Spec, terms: Terms) -> None:
     """Verify terms as a device does."""
-    sizes = {"batch": terms.batch, "messages": terms.messages, "sealed_size": 64 + terms.mechanism.report_size}
+    sizes = {
+        "batch_size": terms.batch_size,
+        "messages": terms.messages,
+        "sealed_size": 64 + terms.mechanism.report_size,
+    }
     facts = Round(experiment=spec.name, version=1, model=terms.model, public_key=bytes(32), **sizes)
     verify(terms, spec, "", facts, WIDE)
 
@@ -50,7 +54,7 @@ def test_every_report_costs_its_share_and_all_together_the_promise(model: str, t
     assert 0.9 * DELTA < terms.true_delta < DELTA
     assert terms.event is not None
     assert account(Repeated(terms.event, times)).delta(1.0) < DELTA
-    whole = replace(terms, mechanism=calibrate(spec.privacy, terms.batch, spec.typical_question()).mechanism)
+    whole = replace(terms, mechanism=calibrate(spec.privacy, terms.batch_size, spec.typical_question()).mechanism)
     with pytest.raises(TermsRefused, match=f"more than its share of the promise for {times} reports"):
         check_terms(spec, whole)
     assert whole.event is not None
@@ -82,7 +86,7 @@ def test_a_curators_releases_keep_the_promise_by_another_accountant(times: int) 
 
     assert isinstance(terms.mechanism, CentralVectors)
     assert 0.5 * DELTA < composed_delta(terms.mechanism) <= DELTA
-    single_mechanism = calibrate(spec.privacy, terms.batch, spec.typical_question()).mechanism
+    single_mechanism = calibrate(spec.privacy, terms.batch_size, spec.typical_question()).mechanism
     assert isinstance(single_mechanism, CentralVectors)
     assert composed_delta(single_mechanism) > 10 * DELTA
 

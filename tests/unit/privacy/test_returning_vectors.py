@@ -38,7 +38,7 @@ def test_every_vector_costs_its_share_and_all_together_the_promise(model: str) -
     assert 0.9e-6 < terms.true_delta < 1e-6
     assert terms.event is not None
     assert account(Repeated(terms.event, 5)).delta(1.0) < 1e-6
-    whole = replace(terms, mechanism=calibrate(spec.privacy, terms.batch, spec.typical_question()).mechanism)
+    whole = replace(terms, mechanism=calibrate(spec.privacy, terms.batch_size, spec.typical_question()).mechanism)
     with pytest.raises(TermsRefused, match="more than its share of the promise for 5 reports"):
         check_terms(spec, whole)
     for weaker in (1.05, 1.5):

@@ -51,13 +51,13 @@ def facts_of(spec: Spec, terms: Terms, **changes: Any) -> Round:
         "experiment": spec.name,
         "version": 1,
         "model": spec.privacy.model,
-        "batch": terms.batch,
+        "batch_size": terms.batch_size,
         "sealed_size": 100,
         "public_key": bytes(32),
         "messages": terms.messages,
     }
     if spec.round_seconds:
-        fields |= {"least": spec.min_reports(terms.batch), "deadline": 1_000_000}
+        fields |= {"least": spec.min_reports(terms.batch_size), "deadline": 1_000_000}
     return Round(**(fields | changes))
 
 
@@ -129,18 +129,18 @@ LIES: list[tuple[str, dict[str, Any], str]] = [
     ("local", {"epsilon": 0.9}, "epsilon"),
     ("local", {"epsilon": math.nan}, "epsilon"),
     ("local", {"delta": 1e-9}, "delta"),
-    ("local", {"batch": 999}, "batch"),
+    ("local", {"batch_size": 999}, "batch_size"),
     ("local", {"honest": 1}, "honest"),
     ("local", {"calibration": "published"}, "calibration"),
     ("shuffle", {"model": "local"}, "model"),
     ("shuffle", {"epsilon": 0.5}, "epsilon"),
     ("shuffle", {"delta": 1e-7}, "delta"),
-    ("shuffle", {"batch": 20_000}, "batch"),
+    ("shuffle", {"batch_size": 20_000}, "batch_size"),
     ("shuffle", {"honest": 1000}, "honest"),
     ("central", {"epsilon": 0.5}, "epsilon"),
     ("central", {"delta": 1e-5}, "delta"),
     ("central", {"model": "none"}, "model"),
-    ("central", {"batch": 10}, "batch"),
+    ("central", {"batch_size": 10}, "batch_size"),
     ("phased-shuffle", {"honest": 23}, "honest"),
     ("phased-reduced", {"honest": 13}, "honest"),
     ("phased-none", {"epsilon": 1.0}, "epsilon"),
@@ -248,7 +248,7 @@ def test_a_round_with_fewer_reports_than_the_specs_minimum_is_refused() -> None:
     for name, min_reports in (("phased-reduced", 10), ("phased-shuffle", 22), ("phased-local", 1), ("shuffle", 999)):
         spec = SPECS[name]
         honest = terms_of(spec)
-        terms = calibrate(spec.privacy, honest.batch, spec.typical_question(), min_reports)
+        terms = calibrate(spec.privacy, honest.batch_size, spec.typical_question(), min_reports)
         with pytest.raises(TermsRefused) as refusal:
             verify(terms, spec, "", facts_of(spec, terms, least=min_reports, deadline=9), WIDE)
         assert refusal.value.field == "least"
@@ -256,7 +256,7 @@ def test_a_round_with_fewer_reports_than_the_specs_minimum_is_refused() -> None:
 
 def test_a_batch_below_min_batch_is_refused() -> None:
     spec = make_spec(SHUFFLE)
-    terms = terms_of(spec, batch=900)
+    terms = terms_of(spec, batch_size=900)
     with pytest.raises(TermsRefused) as refusal:
         verify(terms, spec, "", facts_of(spec, terms), WIDE)
     assert refusal.value.field == "least"
@@ -270,7 +270,7 @@ def test_a_batch_below_min_batch_is_refused() -> None:
         (Limits(local_epsilon=3.0), "local_epsilon"),
         (Limits(epsilon=math.nan), "epsilon"),
         (Limits(honest_fraction=0.8), "honest_fraction"),
-        (Limits(min_batch=1001), "batch"),
+        (Limits(min_batch=1001), "batch_size"),
     ],
 )
 def test_the_devices_limits_hold(limits: Limits, field: str) -> None:
@@ -280,10 +280,10 @@ def test_the_devices_limits_hold(limits: Limits, field: str) -> None:
 
 def test_a_batch_above_the_horizon_is_refused() -> None:
     spec = make_spec(SHUFFLE)
-    terms = replace(terms_of(spec), batch=10**9, honest=9 * 10**8)
+    terms = replace(terms_of(spec), batch_size=10**9, honest=9 * 10**8)
     with pytest.raises(TermsRefused) as refusal:
         verify(terms, spec, "", facts_of(spec, terms), Limits())
-    assert refusal.value.field == "batch"
+    assert refusal.value.field == "batch_size"
 
 
 @pytest.mark.parametrize("name", ["central", "none", "phased-central", "phased-none"])

@@ -62,7 +62,7 @@ def test_reports_that_share_a_promise_have_more_noise_and_keep_it(model, delta):
 def test_a_round_without_invitations_has_terms_without_reports(row):
     for question in QUESTIONS:
         terms = uninvited_terms(privacy(row), question)
-        assert (terms.batch, terms.honest, terms.model) == (0, 0, row.name)
+        assert (terms.batch_size, terms.honest, terms.model) == (0, 0, row.name)
 
 
 def test_honest_people_are_rounded_down_to_three_digits():

@@ -68,7 +68,7 @@ def test_published_terms_and_their_true_delta():
 
 def test_terms_of_an_empty_round_and_without_privacy():
     for trust in TRUST:
-        assert uninvited_terms(privacy_of(trust), VectorSum(Ball("max", 1.0, 3))).batch == 0
+        assert uninvited_terms(privacy_of(trust), VectorSum(Ball("max", 1.0, 3))).batch_size == 0
     terms = terms_of("none")
     assert (terms.event, terms.true_delta, terms.keeps_promise) == (None, 1.0, True)
 

@@ -89,7 +89,7 @@ class FakeServer:
         """Publish a round; gives the header of its reports."""
         fields = {"model": "shuffle", "sealed_size": SIZE, "public_key": KEY, "policy": b"p"} | changes
         policy = fields.pop("policy")
-        body = encode_publication(Publication(Round(name, version, batch=batch, **fields), b"{}", policy))
+        body = encode_publication(Publication(Round(name, version, batch_size=batch, **fields), b"{}", policy))
         self.publications[name] = body
         return self.header(name)
 

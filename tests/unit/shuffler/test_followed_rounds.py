@@ -19,7 +19,7 @@ async def test_an_experiment_is_followed_from_its_first_upload(shuffler):
     assert (await shuffler.facts())["version"] == 1
     server.publish(version=2, batch=7)
     await shuffler.reaches(2)
-    expected = {"experiment": "spring", "version": 2, "model": "shuffle", "batch": 7, "open": True}
+    expected = {"experiment": "spring", "version": 2, "model": "shuffle", "batch_size": 7, "open": True}
     assert await shuffler.facts() == expected
     assert server.questions <= 3  # first sight, the poll that brought version 2, the poll after it
 

@@ -201,7 +201,7 @@ def test_a_spec_survives_json():
 
 
 def rounds(spec):
-    return [turn.batch for turn in spec.planned_rounds()]
+    return [turn.batch_size for turn in spec.planned_rounds()]
 
 
 def test_fixed_rounds_end_at_the_horizon():
@@ -229,7 +229,7 @@ def source(name="clinic", people=2500, epsilon=2.0, shares=(0.5, 0.25, 0.25)):
 
 
 def turns(spec):
-    return [(turn.cohort, turn.n_reported, turn.batch) for turn in spec.planned_rounds()]
+    return [(turn.cohort, turn.n_reported, turn.batch_size) for turn in spec.planned_rounds()]
 
 
 def test_sources_have_their_turn_first_the_best_protected_last():
@@ -293,7 +293,7 @@ def test_no_round_breaks_its_bounds(size, n_after_first, growth, model, fewest):
             return
     spec = make_spec(changes)
     n_invited = 0
-    for number, batch in enumerate(turn.batch for turn in spec.planned_rounds()):
+    for number, batch in enumerate(turn.batch_size for turn in spec.planned_rounds()):
         assert 0 < batch <= spec.experiment.horizon - n_invited
         assert model == "local" or batch >= fewest
         n_invited += batch
@@ -306,10 +306,10 @@ def test_a_round_that_does_not_open_uses_no_places():
     """The schedule counts reports that opened: more rounds, or fewer if batches brought more than was asked."""
     spec = make_spec({**SHUFFLE, "experiment.horizon": 5000, "privacy.min_batch": 1000})
     turns, turn = 0, spec.next_round("", 0)
-    while turn.batch:
+    while turn.batch_size:
         turns, turn = turns + 1, spec.next_round("", turn.n_reported + 800)
     assert (turns, turn.n_reported) == (6, 4800)
-    assert spec.next_round("", 6000).batch == 0
+    assert spec.next_round("", 6000).batch_size == 0
 
 
 def test_only_algorithms_that_recall_take_sources():

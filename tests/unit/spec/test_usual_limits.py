@@ -73,7 +73,7 @@ def test_a_device_needs_its_applications_consent_for_a_cap_above_4():
 def test_a_device_says_which_limit_small_batches_need():
     with pytest.raises(TermsRefused, match=r"may have 100 .*Limits\(min_batch=") as refused:
         Participation(published(growing_spec(4.0)), "test", Limits(epsilon=4.0, local_epsilon=6.0))
-    assert refused.value.field == "batch"
+    assert refused.value.field == "batch_size"
 
 
 @pytest.mark.parametrize(

@@ -116,7 +116,7 @@ def test_a_header_for_another_round_is_refused(header, refusal):
 
 
 def test_an_experiment_that_is_over_takes_nothing():
-    over = msgspec.structs.replace(ROUND, batch=0)
+    over = msgspec.structs.replace(ROUND, batch_size=0)
     with pytest.raises(RoundClosed):
         check_header(HEADER, over, DIGEST, "shuffler")
 

@@ -17,7 +17,7 @@ rounds = st.builds(
     experiment=st.text(max_size=20),
     version=st.integers(1, 2**62),
     model=st.sampled_from(["local", "shuffle", "central", "none"]),
-    batch=st.integers(0, 2**40),
+    batch_size=st.integers(0, 2**40),
     sealed_size=st.integers(1, 2**20),
     public_key=st.binary(min_size=32, max_size=32),
 )
@@ -28,7 +28,7 @@ drains = st.none() | st.builds(Drain, until=st.integers(1, 2**62), policy=st.bin
 
 @given(rounds, st.binary(max_size=50), st.binary(max_size=50), st.binary(max_size=50), drains)
 def test_a_publication_survives_the_wire(round_, spec, policy, result, drain):
-    publication = Publication(round_, spec, policy, result, drain if round_.batch else None)
+    publication = Publication(round_, spec, policy, result, drain if round_.batch_size else None)
     assert decode_publication(encode_publication(publication)) == publication
 
 
@@ -57,7 +57,7 @@ def test_ids_are_derived_from_what_they_name():
         {"version": 0},
         {"version": 1 << 63},
         {"deadline": 1 << 63, "least": 1},
-        {"batch": -1},
+        {"batch_size": -1},
         {"sealed_size": 0},
         {"model": "trust-me"},
         {"model": ""},

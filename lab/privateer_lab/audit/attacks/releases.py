@@ -50,7 +50,7 @@ def billboard_cases(samples: int, factor: float = 1.0) -> list[Case]:
 def _sum_round(spec: SparseSpec, policy: SparsePolicy, reward: float) -> Moments:
     """Return the sums of a round with the target and a crowd whose reward is the first feature."""
     rng = np.random.default_rng(_SEED)
-    contexts = rng.random((policy.terms.batch, spec.dimension))
+    contexts = rng.random((policy.terms.batch_size, spec.dimension))
     arms = rng.integers(spec.arm_count, size=len(contexts))
     rewards = contexts.reshape(len(contexts), spec.arm_count, -1)[np.arange(len(contexts)), arms, 0]
     contexts[0], rewards[0] = 1.0, reward

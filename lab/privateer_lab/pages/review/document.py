@@ -239,4 +239,4 @@ def _smallest_batch_clause(review: Review) -> str:
     if not rows:
         return ""
     smallest = min(rows, key=lambda row: row.honest)
-    return f"{smallest.honest:,} honest reports in a batch of {smallest.batch:,}, the smallest"
+    return f"{smallest.honest:,} honest reports in a batch of {smallest.batch_size:,}, the smallest"

@@ -123,7 +123,7 @@ def run_partially(
         run = make_simulation(spec.learning, seed, environment=make_environment(seed) if make_environment else None)
         run.choices += spec.experiment.horizon - spec.learning.experiment.horizon
         round_start = start
-        while run.step.batch and _has_time_for_round(run, time.process_time() - round_start, seconds):
+        while run.step.batch_size and _has_time_for_round(run, time.process_time() - round_start, seconds):
             run.close_round()
             round_start = time.process_time() if run.rounds == 1 else round_start
         _play_last_policy(run)
@@ -132,14 +132,14 @@ def run_partially(
     by_option = run.score.played.by_option / run.score.played.times
     best = int(by_option.argmax())
     completed = _extend_to_horizon(run.outcome(), run.choices)
-    return PartialRun(completed, float(by_option[best]), best, run.step.batch > 0, time.process_time() - start)
+    return PartialRun(completed, float(by_option[best]), best, run.step.batch_size > 0, time.process_time() - start)
 
 
 def _has_time_for_round(run: Simulation, seconds_spent: float, seconds: float) -> bool:
     """Whether the next round would end in time, at the mean cost of a participant so far."""
     if run.rounds < _MIN_ROUNDS or math.isinf(seconds) or not isinstance(run.spec, ArmsSpec):
         return True
-    return seconds_spent * (1 + run.step.batch / max(run.people, 1)) <= seconds
+    return seconds_spent * (1 + run.step.batch_size / max(run.people, 1)) <= seconds
 
 
 def _play_last_policy(run: Simulation) -> None:

@@ -59,7 +59,7 @@ export class AdditivePolicy extends Policy {
     const hasDraws = isWhole(this.count, 1, DRAWS_MAX);
     const parted = edges.length === questions.count - 1 && isRising(edges);
     // Where nobody is asked there are no groups that coins could name.
-    const planned = (this.plan !== null) === startsFromLevels(spec) && (decoded.terms.batch > 0 || !this.plan?.given);
+    const planned = (this.plan !== null) === startsFromLevels(spec) && (decoded.terms.batch_size > 0 || !this.plan?.given);
     const bounded = this.below > 0 && isWithin(this.below, 0, 1) && (this.plan === null || this.below === 1);
     requireKnown(isSamePlan && hasDraws && parted && planned && bounded && isWithin(counted, 0, 1) && counted < 1);
     this.lengths = [...edges, UNIT].map((edge, i) => Math.sqrt((edge - (edges[i - 1] ?? 0)) / UNIT));

@@ -16,7 +16,7 @@ export class BanditPolicy extends CoinPolicy {
     super(decoded, spec);
     const isGrouped = decoded.terms.mechanism.type === GroupedBit.TYPE;
     this.checkCoins(decoded, spec, 1, this.cells.length);
-    requireKnown(this.cells.every((arm) => spec.playable[arm]) && (isGrouped === spec.groupsArms || decoded.terms.batch === 0));
+    requireKnown(this.cells.every((arm) => spec.playable[arm]) && (isGrouped === spec.groupsArms || decoded.terms.batch_size === 0));
   }
 
   /** The arms that anybody gets: where the arm is in the key, these are the keys. */

@@ -61,7 +61,7 @@ export class CoinPolicy extends Policy {
     const groups = spec.arms.length;
     requireKnown(layout.keys === keys && layout.groups === groups && layout.rises);
     const [nKeys, parts] = freshCoins ? [cells, 1] : [keys, groups];
-    requireKnown((freshCoins === spec.armInKey && reported.keys === nKeys && reported.groups === parts) || decoded.terms.batch === 0);
+    requireKnown((freshCoins === spec.armInKey && reported.keys === nKeys && reported.groups === parts) || decoded.terms.batch_size === 0);
   }
 
   /** The arm that coins give at a key. @param {number} slot @param {number} key */

@@ -84,7 +84,7 @@ export class TrialPolicy extends Policy {
     const expected = isNumber(base_rate) ? (base_rate - low) / (high - low) : RATE;
     this.asked = { keys, expected: kind === "numeric" ? expected : null, beside: this.learned.length < open };
     const asks = isSameLayout && reported.seed === layout.seed && this.freshCoins === namesArms && (decoded.terms.mechanism.buckets ?? 1) <= keys;
-    requireKnown(asks || decoded.terms.batch === 0);
+    requireKnown(asks || decoded.terms.batch_size === 0);
   }
 
   /** Whether a mechanism tells what the round asks. @param {any} mechanism */

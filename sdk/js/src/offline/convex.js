@@ -23,11 +23,11 @@ export class ConvexDecider {
     this.axes = readTable(decoded.axes, "<f8").rows;
     this.points = decoded.points;
     // Where others may see who got which, both sides of a direction are groups of their own.
-    this.sides = spec.groupsArms && decoded.terms.batch > 0 ? 2 : 1;
+    this.sides = spec.groupsArms && decoded.terms.batch_size > 0 ? 2 : 1;
     const count = this.sides * this.axes.length;
     const edges = Array.from({ length: Math.max(0, count - 1) }, (_, i) => roundToEven((UNIT * (i + 1)) / count));
     this.layout = new Layout(BigInt(decoded.seed), [edges], count);
-    this.check(spec, decoded.terms.batch);
+    this.check(spec, decoded.terms.batch_size);
   }
 
   /** @param {import("../spec.js").Spec} spec @param {number} batch */

@@ -132,7 +132,7 @@ class AdditiveLearner(TermsLearner[AdditiveState]):
         policy = AdditivePolicy(
             version=next_round.version,
             questions=self.all_questions,
-            draws=self._draw_terms(state, posterior, levels, next_round) if next_round.batch else means[None],
+            draws=self._draw_terms(state, posterior, levels, next_round) if next_round.batch_size else means[None],
             means=means,
             edges=edges,
             counted=_COUNT_SHARE,
@@ -141,13 +141,13 @@ class AdditiveLearner(TermsLearner[AdditiveState]):
             seed=next_round.seed,
             terms=self.calibrate_terms(next_round, spec.make_question(next_round.seed, edges)),
         )
-        if not next_round.batch:
+        if not next_round.batch_size:
             return policy
         lower_bound, terms = self._tighten_bound(state, policy, next_round)
         if spec.privacy.trust.promises:
             noise = noise_variance(terms, _COUNT_SHARE, lower_bound)
             is_single = replace(policy, terms=terms).is_single_question
-            shares = self._allocate_questions(state, posterior, next_round.batch, noise, is_single=is_single)
+            shares = self._allocate_questions(state, posterior, next_round.batch_size, noise, is_single=is_single)
             edges = compute_edges(shares)
             terms = self.calibrate_terms(next_round, spec.make_question(next_round.seed, edges, lower_bound))
         return replace(policy, edges=edges, below=lower_bound, terms=terms)

@@ -230,7 +230,7 @@ class LevelsFirstLearner(TermsLearner[LevelsFirstState]):
     def _build_plan(self, state: LevelsFirstState, features: list[SpikedTerms], next_round: NewRound) -> CoinArms:
         """Return which participants of a round get an arm by coins, and what each is asked about."""
         plan = CoinArms.uniform(self.questions, np.array(self.spec.playable))
-        if not next_round.batch:
+        if not next_round.batch_size:
             return replace(plan, given=0)
         # A half-life bounds how many people count: the sum of what it leaves of each.
         n_effective = min(max(1, state.reported), self.spec.algorithm.effective_half_life / np.log(2))
@@ -247,7 +247,7 @@ class LevelsFirstLearner(TermsLearner[LevelsFirstState]):
         edges = np.stack([_build_edges(level_share, shares) for level_share in level_shares])
         resolutions = find_unmerged_questions(self.questions)
         if next_round.version % _FINEST_ROUND_PERIOD:
-            n_asked = shares * next_round.batch
+            n_asked = shares * next_round.batch_size
             choices = (self._choose_resolution(masses, n, terms, n_asked[n]) for n, terms in enumerate(features))
             resolutions = np.array(list(choices))
         return replace(plan, given=coin_threshold, edges=edges, resolutions=resolutions)

@@ -136,7 +136,7 @@ def noise_variance(terms: Terms, counted: float, below: float) -> float:
     """Return the variance of noise in a sum over all participants of a round, if its question was the only one."""
     mechanism = terms.mechanism
     if isinstance(mechanism, NamedSymbol):
-        return terms.batch * hit_rates(terms)[1] * (1 + below**2) / 2 / mechanism.response.gain**2
+        return terms.batch_size * hit_rates(terms)[1] * (1 + below**2) / 2 / mechanism.response.gain**2
     if isinstance(mechanism, CellPairs):
         return (1 + below**2) * mechanism.noise
     return (mechanism.standard_deviation * mechanism.ball.step) ** 2 / (1 - counted)  # type: ignore[union-attr]

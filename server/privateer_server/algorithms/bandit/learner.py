@@ -74,7 +74,7 @@ class BanditLearner(RoundsLearner[BanditSpec, BanditState, BanditPolicy]):
     @override
     def policy(self, state: BanditState, next_round: NewRound) -> BanditPolicy:
         """Return the shares of arms, or the arm of the highest estimate for all if the round has no reports."""
-        is_asking = next_round.batch > 0
+        is_asking = next_round.batch_size > 0
         shares = self.shares(state, next_round) if is_asking else np.eye(self.spec.arm_count)[self.leader(state)]
         coins = make_arm_layout(next_round.seed, shares)
         choice_layout = coins if self.spec.privacy.arm_in_key or not is_asking else None
@@ -92,11 +92,11 @@ class BanditLearner(RoundsLearner[BanditSpec, BanditState, BanditPolicy]):
         if not posterior.precision[self.playable].all():
             return np.asarray(self.playable / self.playable.sum())
         if self.finds_best:
-            return track_and_stop(posterior, self.playable, self.leader(state), next_round.batch)
+            return track_and_stop(posterior, self.playable, self.leader(state), next_round.batch_size)
         if self.spec.algorithm.objective == "moving":
-            return kl_ucb(posterior, self.playable, state.reported, next_round.batch)
+            return kl_ucb(posterior, self.playable, state.reported, next_round.batch_size)
         if self.spec.algorithm.objective == "adversarial":
-            return self._tsallis_shares(state, next_round.batch)
+            return self._tsallis_shares(state, next_round.batch_size)
         n_draws = _N_DRAWS_HIDDEN_ARM if self.spec.privacy.arm_in_key else _N_DRAWS
         horizon = self.spec.experiment.horizon
         n_remaining = horizon - state.reported

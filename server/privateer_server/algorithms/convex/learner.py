@@ -81,7 +81,7 @@ class ConvexLearner(RoundsLearner[ConvexSpec, ConvexState, ConvexPolicy]):
 
     def _place_points(self, state: ConvexState, next_round: NewRound, terms: Terms) -> tuple[Array, Array]:
         """Return the centre, and the offsets of participants' points from it."""
-        if not next_round.batch:
+        if not next_round.batch_size:
             return state.point, np.zeros((self.domain.dimension, self.domain.dimension))
         frame = self._draw_frame(state, next_round.seed)
         if self.rule.has_ellipsoid:
@@ -148,7 +148,7 @@ class ConvexLearner(RoundsLearner[ConvexSpec, ConvexState, ConvexPolicy]):
 
     def _score_deviation(self, terms: Terms) -> float:
         """Return L, the standard deviation of one participant's released reward, in rewards."""
-        return self.spec.reward.half_range * math.sqrt(self._mean_square_score(terms.mechanism, terms.batch))
+        return self.spec.reward.half_range * math.sqrt(self._mean_square_score(terms.mechanism, terms.batch_size))
 
     def _mean_square_slope(self, mechanism: AnyMechanism, people: int) -> float:
         """Return the mean square of d times one participant's released slope between two points."""
@@ -157,7 +157,7 @@ class ConvexLearner(RoundsLearner[ConvexSpec, ConvexState, ConvexPolicy]):
     def _rho(self, learned: int, terms: Terms) -> float:
         """Return rho, the distance of points from the centre, at most half the set's radius."""
         if self.rule.points == 2:
-            return self.pairs.distance_after(learned, self._mean_square_slope(terms.mechanism, terms.batch))
+            return self.pairs.distance_after(learned, self._mean_square_slope(terms.mechanism, terms.batch_size))
         d, horizon = self.domain.dimension, self.spec.experiment.horizon
         lipschitz, mu, max_norm = self.rule.slope, self.rule.strong_convexity, self.domain.max_norm
         if mu:
@@ -225,7 +225,7 @@ class ConvexLearner(RoundsLearner[ConvexSpec, ConvexState, ConvexPolicy]):
         report: with larger steps the centre swings from side to side.
         """
         curvature, weight = self.rule.strong_convexity * learned, 1 / self._eta(learned, policy.terms)
-        n_delayed = policy.mean_age * policy.terms.batch
+        n_delayed = policy.mean_age * policy.terms.batch_size
         weight = max(weight, n_delayed * self.rule.smoothness * self.domain.radius**2)
         if self.domain.shape == "ball":
             norm = max(float(np.linalg.norm(pull)), 1e-300)

@@ -159,7 +159,7 @@ class GainLearner(RoundsLearner[ArmsSpec, GainState[Any], Any]):
     def open_next_round(self, state: GainState[Any], version: int, seed: int) -> Step:
         step = self._learner.open_next_round(state.learner, version, seed)
         n_invited = self._count_remaining(state)
-        if step.batch or not n_invited or self._learner.has_failed(state.learner):
+        if step.batch_size or not n_invited or self._learner.has_failed(state.learner):
             return replace(step, state=state, n_reported=step.n_reported + state.asked)
         next_round = NewRound(version, seed, n_invited)
         single_option = self._learner.find_best_single_option(state.learner, step.policy)
@@ -185,7 +185,7 @@ class GainLearner(RoundsLearner[ArmsSpec, GainState[Any], Any]):
     @override
     def planned_round(self, state: GainState[Any]) -> PlannedRound:
         planned = self._learner.planned_round(state.learner)
-        return planned if planned.batch else replace(planned, batch=self._count_remaining(state))
+        return planned if planned.batch_size else replace(planned, batch_size=self._count_remaining(state))
 
     @override
     def count_unreachable(self, state: GainState[Any]) -> int:

@@ -106,7 +106,7 @@ class LinearLearner(RoundsLearner[LinearSpec, LinearState, LinearPolicy]):
             factors=np.asarray(np.linalg.cholesky(covariances), np.float64),
             whitening=whitening,
             telling=moment_matrix,
-            exploration=self.exploration(state) if next_round.batch else 0.0,
+            exploration=self.exploration(state) if next_round.batch_size else 0.0,
             playable=np.array(spec.playable),
             # Before anybody has reported nothing but coins chooses, so that one round can ask about all arms.
             favours=favoured_arm if spec.has_favoured_arm and state.reported else -1,

@@ -175,19 +175,19 @@ class PartitionLearner(CohortLearner[PartitionState]):
 
         At the end (``batch`` 0) every bin plays its best arm. While features are selected the bins are those of one.
         """
-        if next_round.batch and state.selection and state.selection.open:
+        if next_round.batch_size and state.selection and state.selection.open:
             return self._ask_about_feature(state, state.selection, next_round)
         in_key, process = self.spec.privacy.arm_in_key, self.process(state)
         if in_key:
             parts = subdivide(process, state.active, self.space, self.splitting)
         else:
-            parts = keep_whole(state.tree, state.means(is_asking=next_round.batch > 0))
+            parts = keep_whole(state.tree, state.means(is_asking=next_round.batch_size > 0))
         rows = parts.rows
         active = state.active[rows]
-        if not next_round.batch:
+        if not next_round.batch_size:
             active = select_best_arm(active, state.is_tried, parts.mean)
         # What may move is watched: with forgetting bins with one active arm ask their people too.
-        bins = np.flatnonzero(active.sum(axis=1) > (0 if next_round.batch and state.discounted else 1))
+        bins = np.flatnonzero(active.sum(axis=1) > (0 if next_round.batch_size and state.discounted else 1))
         kinds = self._classify_bins(state, process)
         standard_deviation = self._exploration(state, kinds)[rows, None] * np.sqrt(state.posterior.variance[rows])
         beliefs = (parts.mean[bins], standard_deviation[bins], active[bins])

@@ -164,11 +164,13 @@ class PhasedLearner(RoundsLearner[PhasedSpec, PhasedState, PhasedPolicy]):
         """
         n_rounds_left = self.spec.experiment.horizon - state.played
         support, plays = self._plan_plays(state)
-        if next_round.batch == 0 or plays.sum() > n_rounds_left:
+        if next_round.batch_size == 0 or plays.sum() > n_rounds_left:
             support, plays = self._final_plays(state, support, plays, n_rounds_left)
-            next_round = replace(next_round, batch=0)
+            next_round = replace(next_round, batch_size=0)
         terms = self.calibrate_terms(next_round, self._question(len(support), state.seed))
-        draw = Draw(state.seed, self.spec.experiment.participants, state.asked, self.spec.count_invited(terms.batch))
+        draw = Draw(
+            state.seed, self.spec.experiment.participants, state.asked, self.spec.count_invited(terms.batch_size)
+        )
         return PhasedPolicy(next_round.version, state.active, support, plays, draw, self.spec.reward.middle, terms)
 
     def _question(self, coordinates: int, seed: int) -> VectorSum:

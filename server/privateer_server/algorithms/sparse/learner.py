@@ -181,7 +181,7 @@ class EpochLearner(SparseLearner[EpochState]):
         if predicted and not state.correlated:
             mechanism: Any = self.calibrate_terms(next_round, question).mechanism
             level = state.explored.level if has_features else 0.0
-            if not is_clearer(next_round.batch, predicted, spec.arm_count, mechanism.score_scale, level):
+            if not is_clearer(next_round.batch_size, predicted, spec.arm_count, mechanism.score_scale, level):
                 predicted = ()
         return np.arange(spec.arm_features), replace(question, predicted=predicted)
 

@@ -50,7 +50,7 @@ class TrialLearner(RoundsLearner[TrialSpec, TrialState, TrialPolicy]):
     @override
     def policy(self, state: TrialState, next_round: NewRound) -> TrialPolicy:
         spec = self.spec
-        if next_round.batch:
+        if next_round.batch_size:
             layout, questions = spec.layout(state.seed, state.shares), spec.questions
             question = spec.make_question(layout, len(state.learned))
         else:  # everybody gets the arm that is decided for their segment

@@ -78,7 +78,11 @@ class AdditivePolicy(ArmsPolicy):
 
     @override
     def is_compatible(self, spec: AdditiveSpec) -> bool:
-        return self._is_shaped(spec) and self._is_of_spec(spec) and (self.terms.batch == 0 or self._has_mechanism(spec))
+        return (
+            self._is_shaped(spec)
+            and self._is_of_spec(spec)
+            and (self.terms.batch_size == 0 or self._has_mechanism(spec))
+        )
 
     def _is_shaped(self, spec: AdditiveSpec) -> bool:
         """Whether arrays have the types and shapes of the spec, and thresholds do not fall."""
@@ -97,7 +101,7 @@ class AdditivePolicy(ArmsPolicy):
         is_same = is_same and (self.plan is not None) == spec.has_coin_plan
         is_same = is_same and (self.plan is None or self.plan.is_compatible(self.questions, self.playable))
         # A round without reports has no groups of coins.
-        is_same = is_same and (self.terms.batch > 0 or self.plan is None or not self.plan.given)
+        is_same = is_same and (self.terms.batch_size > 0 or self.plan is None or not self.plan.given)
         is_bounded = 0 < self.below <= 1 and (self.plan is None or self.below == 1)
         return is_same and is_bounded and 0 <= self.seed < 1 << 63
 

@@ -42,7 +42,7 @@ def arm_mean_error(spec: ArmsSpec, question: FeatureMeans) -> float:
     """
     largest_batch = spec.largest_batch()
     terms = calibrate(spec.privacy, largest_batch, question, spec.min_reports(largest_batch), spec.reports)
-    mechanism, batches = terms.mechanism, [planned_round.batch for planned_round in spec.planned_rounds()]
+    mechanism, batches = terms.mechanism, [planned_round.batch_size for planned_round in spec.planned_rounds()]
     square_sum, residual_factor = sum(batch**2 for batch in batches), 1 + question.ball.below**2
     if isinstance(mechanism, CentralVectors):
         noise = (mechanism.standard_deviation * mechanism.ball.step) ** 2 / _LEVEL_QUESTION_SHARE / square_sum

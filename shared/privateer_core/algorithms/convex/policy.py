@@ -82,14 +82,14 @@ class ConvexPolicy(Policy):
         """Whether the set contains all points, and points, span and Lipschitz constant are the spec's."""
         points = np.concatenate([self.centre[None], self.centre + self.axes, self.centre - self.axes])
         axis_norms, min_norm = np.abs(self.axes).sum(axis=1), _MIN_AXIS_LENGTH * spec.domain.radius
-        is_away = bool((axis_norms >= min_norm).all()) if self.terms.batch else not self.axes.any()
+        is_away = bool((axis_norms >= min_norm).all()) if self.terms.batch_size else not self.axes.any()
         has_settings = (self.points, self.lipschitz) == (spec.algorithm.points, spec.algorithm.slope)
         return spec.domain.contains(points) and is_away and has_settings and self.span == spec.reward.span
 
     def _has_mechanism(self, spec: ConvexSpec) -> bool:
         """Whether the mechanism's layout, seed and hiding of arms are those of the spec's question."""
         mechanism, question = self.terms.mechanism, spec.make_question(self.seed)
-        is_grouped = spec.groups_arms and self.terms.batch > 0
+        is_grouped = spec.groups_arms and self.terms.batch_size > 0
         if self.fresh_coins != spec.privacy.arm_in_key or isinstance(mechanism, GroupedBit) != is_grouped:
             return False
         layout = getattr(mechanism, "layout", None)

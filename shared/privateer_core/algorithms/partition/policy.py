@@ -168,4 +168,4 @@ def _matches_spec(policy: AskedBins, spec: PartitionSpec) -> bool:
     expected = (len(policy.cells), 1) if policy.fresh_coins else (len(policy.bins), spec.arm_count)
     layout = policy.mechanism.layout
     has_keys = policy.fresh_coins == spec.privacy.arm_in_key and (layout.keys, layout.groups) == expected
-    return is_same and (has_keys or policy.terms.batch == 0)
+    return is_same and (has_keys or policy.terms.batch_size == 0)

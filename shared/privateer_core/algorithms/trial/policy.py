@@ -114,7 +114,7 @@ class TrialPolicy(ArmsPolicy):
     def check(self, spec: TrialSpec) -> None:
         """Refuse a policy whose segments, shares, slopes, questions or mechanism are not the spec's."""
         is_valid = isinstance(self.mechanism, HitsMechanism) and isinstance(self.choice, SlotLayout)
-        is_valid = is_valid and self.questions == (spec.questions if self.terms.batch else ())
+        is_valid = is_valid and self.questions == (spec.questions if self.terms.batch_size else ())
         is_valid = is_valid and self._has_spec_segments(spec) and self._has_floor_shares(spec)
         is_valid = is_valid and len(self.learned) <= len(spec.learned_adjustments)
         is_valid = is_valid and all(slope.is_possible for slope in self.learned)
@@ -142,7 +142,7 @@ class TrialPolicy(ArmsPolicy):
             return False
         has_retired = bool((shares[..., ~np.array(spec.playable)] > 0).any())
         minima = np.array([spec.min_arm_share * question.share for question in self.questions] or [spec.min_arm_share])
-        has_floor = self.terms.batch == 0 or bool((shares.min(axis=2) >= minima - _TOLERANCE).all())
+        has_floor = self.terms.batch_size == 0 or bool((shares.min(axis=2) >= minima - _TOLERANCE).all())
         return has_floor and not has_retired
 
     def _has_mechanism(self, spec: TrialSpec) -> bool:
@@ -151,7 +151,7 @@ class TrialPolicy(ArmsPolicy):
         is_same = np.array_equal(layout.thresholds, question.layout.thresholds) and layout.seed == self.choice.seed
         is_same = is_same and getattr(self.mechanism, "buckets", 1) <= layout.keys and self._has_even_questions()
         is_same = is_same and self.mechanism.can_answer(question)
-        return is_same or self.terms.batch == 0
+        return is_same or self.terms.batch_size == 0
 
     def _has_even_questions(self) -> bool:
         """Whether each question has the same coins in every segment and arm, and so reveals neither.

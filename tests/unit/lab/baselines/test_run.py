@@ -79,7 +79,7 @@ def test_rounds_are_those_of_the_experiment(model, monkeypatch):
     monkeypatch.setattr(BASELINES["uniform"], "open", lambda self, batch: opened.append(batch))
     play_once(spec, ["uniform"], 0)
     simulate_once(spec, 0, watch=steps.append)
-    assert opened == [step.batch for step in steps if not step.policy.cohort]
+    assert opened == [step.batch_size for step in steps if not step.policy.cohort]
 
 
 def test_people_left_at_the_end_play_and_are_not_asked(monkeypatch):

@@ -242,7 +242,7 @@ def test_a_claim_without_a_promise_is_shown_as_such(epsilon: float | None, says:
 
 def test_rounds_are_shown_with_their_mechanism(capsys: pytest.CaptureFixture[str]) -> None:
     mechanism = {"type": "central-vectors", "ball": {"norm": "max"}, "standard_deviation": 2.5}
-    row = {"batch": 9, "received": 9, "honest": 0, "released": True, "mechanism": mechanism}
+    row = {"batch_size": 9, "received": 9, "honest": 0, "released": True, "mechanism": mechanism}
     print_rounds([row | {"version": version} for version in range(1, 58)])
     out = capsys.readouterr().out
     assert "the last 20 of 57 rounds: central-vectors" in out

@@ -71,7 +71,7 @@ async def test_reports_to_a_full_round_are_sent_again_until_accepted_or_closed()
         return web.Response(status=status, body=body)
 
     async def facts(_: web.Request) -> web.Response:
-        return web.json_response({"experiment": "test", "batch": 10})
+        return web.json_response({"experiment": "test", "batch_size": 10})
 
     app = web.Application()
     app.router.add_get("/experiments/test", facts)

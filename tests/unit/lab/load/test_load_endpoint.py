@@ -26,9 +26,9 @@ from privateer_server.rounds.open_round import open_first_round
 from tests.support.phased import phased_spec
 
 KEY = X25519PrivateKey.generate().public_key().public_bytes_raw()
-FACTS = b'{"experiment": "test", "version": 1, "model": "shuffle", "batch": 10, "open": true}'
+FACTS = b'{"experiment": "test", "version": 1, "model": "shuffle", "batch_size": 10, "open": true}'
 COUNTS = ServerCounts("open", 20, People(40, 20, HeldReports(needed=10), not_asked=20))
-SERVER = msgspec.json.encode({"name": "test", "batch": 10, **msgspec.to_builtins(COUNTS)})
+SERVER = msgspec.json.encode({"name": "test", "batch_size": 10, **msgspec.to_builtins(COUNTS)})
 PAGE = problem_body(NotFound("no such page", remedy="see the documentation"))
 SMALL = problem_body(SpecError("rounds are too small\n\x1b[2J", field="privacy.min_batch", remedy="larger rounds"))
 
@@ -162,7 +162,7 @@ async def test_counts_are_read_from_the_server(status: int, body: bytes, counted
 
 
 async def test_responses_are_read_to_a_maximal_size() -> None:
-    body = b'{"experiment": "test", "batch": 1, "x": "' + b"x" * (1 << 20) + b'"}'
+    body = b'{"experiment": "test", "batch_size": 1, "x": "' + b"x" * (1 << 20) + b'"}'
     async with answering(lambda: (200, body)) as url, aiohttp.ClientSession() as http:
         with pytest.raises(NotFound, match="this is not a shuffler"):
             await endpoints.wait_for_shuffler(http, url, "test", Backoff())

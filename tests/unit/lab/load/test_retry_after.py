@@ -73,7 +73,7 @@ async def answering(**pages: list[web.Response]) -> AsyncIterator[Wire]:
 
 
 async def test_every_question_waits_as_long_as_it_is_asked_to(sleeps: Sleeps) -> None:
-    facts = [busy("7"), busy("3"), web.json_response({"experiment": "test", "batch": 10})]
+    facts = [busy("7"), busy("3"), web.json_response({"experiment": "test", "batch_size": 10})]
     reports = [busy("5"), busy("4000"), web.json_response({"accepted": 2, "refused": {}}, status=202)]
     policy = [busy("2"), web.Response(body=FIRST.publication)]
     async with answering(facts=facts, reports=reports, policy=policy) as wire:
@@ -85,7 +85,7 @@ async def test_every_question_waits_as_long_as_it_is_asked_to(sleeps: Sleeps) ->
 
 
 async def test_an_endpoint_that_never_decides_is_given_up(sleeps: Sleeps) -> None:
-    facts = [web.json_response({"experiment": "test", "batch": 10})]
+    facts = [web.json_response({"experiment": "test", "batch_size": 10})]
     async with answering(facts=facts, reports=[busy("1") for _ in range(MAX_ATTEMPTS)]) as wire:
         refused = await wire.send(report_header(FIRST.round, FIRST.digest), b"sealed", 2, "shuffler")
     assert refused == (0, {"pending": 2})

@@ -17,7 +17,7 @@ def test_the_first_round_asks_for_what_was_planned(model: str, epsilon: float, r
     (row,) = describe_first_rounds([variant])
     terms = Schedule(variant.spec).open(0).policy.terms
     assert row["mechanism"] == type(terms.mechanism).__struct_config__.tag
-    assert row["people"] == terms.batch
+    assert row["people"] == terms.batch_size
     if rate not in (None, 0.5):
         planned = variant.spec.first_terms("")
         assert planned is not None

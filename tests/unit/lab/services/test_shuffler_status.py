@@ -9,7 +9,7 @@ from privateer_core.errors import Unavailable
 from privateer_lab.services import rest as shuffler_holdings
 from privateer_lab.services.rest import ShufflerProgress, fetch_shuffler_progress
 
-FACTS = {"name": "trial", "model": "shuffle", "batch": 1000, "shuffler": "8dcc29a0b1977e25"}
+FACTS = {"name": "trial", "model": "shuffle", "batch_size": 1000, "shuffler": "8dcc29a0b1977e25"}
 URL = "http://127.0.0.1:8003"
 SERVER = People.from_parts(5700, 3000, reports=HeldReports(0, None, 1000), out_of_reach=700, is_unknown=True)
 
@@ -21,7 +21,7 @@ def answer_with(monkeypatch: pytest.MonkeyPatch, *rounds: dict[str, Any], shuffl
 
 
 def round_progress(people: int, *, batch: int = 1000, full: bool = False, experiment: str = "trial") -> dict[str, Any]:
-    return {"experiment": experiment, "version": 3, "batch": batch, "held": people, "full": full}
+    return {"experiment": experiment, "version": 3, "batch_size": batch, "held": people, "full": full}
 
 
 @pytest.mark.parametrize(
@@ -43,7 +43,7 @@ def test_tenths_of_a_batch_are_told(rounds: list[dict[str, Any]], says: str, mon
 
 def test_small_batches_are_told_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
     answer_with(monkeypatch, round_progress(3, batch=8))
-    waits = fetch_shuffler_progress(FACTS | {"batch": 8}, URL)
+    waits = fetch_shuffler_progress(FACTS | {"batch_size": 8}, URL)
     assert waits is not None
     assert waits.sentence().startswith("at the shuffler: 3 of 8 sealed reports wait")
 
@@ -71,7 +71,7 @@ def test_an_unclaimed_experiment_has_no_pending_reports() -> None:
     assert (waits.held, waits.min_batch) == (0, None)
 
 
-@pytest.mark.parametrize("changes", [{"model": "local"}, {"model": "central"}, {"batch": 0}])
+@pytest.mark.parametrize("changes", [{"model": "local"}, {"model": "central"}, {"batch_size": 0}])
 def test_no_progress_is_shown_without_a_shuffler(changes: dict[str, Any]) -> None:
     assert fetch_shuffler_progress(FACTS | changes, URL) is None
 

@@ -33,7 +33,7 @@ def visits(run: ReturningSimulation) -> list[list[int]]:
         return played(policy, raw, rng, reporting)
 
     run.simulate_choices = record_people  # type: ignore[method-assign]
-    while run.step.batch:
+    while run.step.batch_size:
         run.close_round()
     run.finish()
     return rounds

@@ -32,7 +32,7 @@ def released(spec: Any, step: Step, deciders: list[Any], rng: np.random.Generato
     """A round's release, of which as many people chose by each of these policies."""
     policy, parts = step.policy, []
     for decider in deciders:
-        people = step.batch // len(deciders)
+        people = step.batch_size // len(deciders)
         contexts = rng.random((people, spec.dimension)).round(3)
         contexts[:, 1] = 0.0  # everybody has the first number
         coins = rng.integers(0, 2**32, people, dtype=np.uint32)
@@ -62,7 +62,7 @@ def apply_change(spec: Any, change: Any, step: Step, rng: np.random.Generator) -
     first = schedule.follow(state, step.policy.version + 1, int(rng.integers(2**62)))
     deciders = [step.policy, first.policy]
     release = released(after, first, deciders, rng)
-    assert release.reports == first.batch
+    assert release.reports == first.batch_size
     return after, schedule.close(first, release, 9, decided=[(decider, 0.5) for decider in deciders])
 
 

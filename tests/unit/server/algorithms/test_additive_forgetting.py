@@ -76,12 +76,17 @@ def test_levels_of_long_features_fade() -> None:
     spec = spec_of("central", context=context)
     learner, rng = learner_for(spec), np.random.default_rng(1)
     step = learner.open_next_round(learner.start(1), 1, 1)
-    contexts, coins = rng.random((step.batch, spec.dimension)), rng.integers(0, 2**32, step.batch, dtype=np.uint32)
-    contributions = step.policy.contribute(contexts, coins, step.policy.decide(contexts, coins), rng.random(step.batch))
+    contexts, coins = (
+        rng.random((step.batch_size, spec.dimension)),
+        rng.integers(0, 2**32, step.batch_size, dtype=np.uint32),
+    )
+    contributions = step.policy.contribute(
+        contexts, coins, step.policy.decide(contexts, coins), rng.random(step.batch_size)
+    )
     release = step.policy.terms.mechanism.simulate(contributions, rng)
     state = learner.learn(learner.start(1), step.policy, release)
     unfaded, faded = (version.learn(state, step.policy, release).levels for version in (learner, with_memory(learner)))
-    weight = 0.5 ** (step.batch / HALF_LIFE)
+    weight = 0.5 ** (step.batch_size / HALF_LIFE)
     assert np.allclose(faded.information, unfaded.information - (1 - weight) * state.levels.information)
     assert np.allclose(faded.counted, unfaded.counted)
 

@@ -168,10 +168,10 @@ def play(model, rounds=1):
     state = learner.start(1)
     for version in range(1, rounds + 1):
         step = learner.open_next_round(state, version, version)
-        contexts = rng.random((step.batch, spec.dimension)).round(3)
-        coins = rng.integers(0, 2**32, step.batch, dtype=np.uint32)
+        contexts = rng.random((step.batch_size, spec.dimension)).round(3)
+        coins = rng.integers(0, 2**32, step.batch_size, dtype=np.uint32)
         decisions = step.policy.decide(contexts, coins)
-        rewards = (rng.random(step.batch) < 0.3 + 0.4 * (contexts[:, 0] > 0.5)).astype(float)
+        rewards = (rng.random(step.batch_size) < 0.3 + 0.4 * (contexts[:, 0] > 0.5)).astype(float)
         contributions = step.policy.contribute(contexts, rng.permutation(coins), decisions, rewards)
         release = step.policy.terms.mechanism.simulate(contributions, rng)
         yield learner, state, step.policy, release, (contexts, decisions.arms)

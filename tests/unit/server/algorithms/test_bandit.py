@@ -210,7 +210,7 @@ def test_a_result_has_only_established_statements():
     assert early.estimates[4].high == 3.0
     last_result = learner.answer(replace(state, reported=400, posterior=ten, stopped=True))
     assert (last_result.recommended, last_result.status, last_result.stop_reason) == ("e", "ended", "its rule")
-    assert learner.open_next_round(replace(state, reported=400, posterior=ten, stopped=True), 2, 1).batch == 0
+    assert learner.open_next_round(replace(state, reported=400, posterior=ten, stopped=True), 2, 1).batch_size == 0
 
 
 def test_a_round_of_hidden_arms_counts_by_their_shares():

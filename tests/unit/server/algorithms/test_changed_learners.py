@@ -29,7 +29,7 @@ def play_rounds(spec: Any, rounds: int, rewards: Any, seed: int = 0) -> Any:
     schedule, rng = Schedule(spec), np.random.default_rng(seed)
     step = schedule.open(seed)
     for _ in range(rounds):
-        step = schedule.close(step, released(step.policy, step.batch, rewards, rng), int(rng.integers(2**62)))
+        step = schedule.close(step, released(step.policy, step.batch_size, rewards, rng), int(rng.integers(2**62)))
     return step
 
 
@@ -56,7 +56,7 @@ def test_a_longer_horizon_keeps_the_state(model: Any) -> None:
     step = play_rounds(before, 8, by_half)
     after = Schedule(extend_horizon(before, 40_000))
     assert after.learner.apply_spec_change(step.state, before) is step.state
-    assert after.follow(step.state, 9, 1).batch == 1000
+    assert after.follow(step.state, 9, 1).batch_size == 1000
 
 
 @pytest.mark.parametrize("model", MODELS)
@@ -92,7 +92,7 @@ def test_an_added_arm_that_is_best_is_found(model: Any) -> None:
     step = schedule.follow(state, 7, 1)
     assert step.policy.shares[:, 3].max() > 0.05
     for _ in range(12):
-        step = schedule.close(step, released(step.policy, step.batch, with_better, rng), int(rng.integers(2**62)))
+        step = schedule.close(step, released(step.policy, step.batch_size, with_better, rng), int(rng.integers(2**62)))
     policy: Any = schedule.follow(step.state, 30, 1, asks=False).policy
     arms = policy.decide(rng.random((1000, 2)), rng.integers(0, 2**32, 1000, dtype=np.uint32)).arms
     assert (arms == 3).mean() > 0.9
@@ -134,7 +134,7 @@ def test_a_new_experiment_begins_with_the_evidence_and_counts_people_anew() -> N
     assert (state.rounds, state.seen, state.own, state.reported, state.cohort) == (0, 0, 0, 0, "")
     assert np.array_equal(state.evidence.precision, step.state.evidence.precision)
     assert len(state.population.shares) == 1
-    assert schedule.follow(state, 1, 1).batch == 1000
+    assert schedule.follow(state, 1, 1).batch_size == 1000
     with pytest.raises(SpecError, match="no such source"):
         Schedule(make_spec({"sources": SOURCES})).learner.start_from_state(step.state, before)
 
@@ -143,8 +143,8 @@ def played_past_sources(spec: PartitionSpec) -> Any:
     schedule, rng = Schedule(spec), np.random.default_rng(0)
     step = schedule.open(0)
     while step.policy.cohort:
-        step = schedule.close(step, released_past(step.policy, step.batch), 1)
-    return schedule.close(step, released(step.policy, step.batch, by_half, rng), 1)
+        step = schedule.close(step, released_past(step.policy, step.batch_size), 1)
+    return schedule.close(step, released(step.policy, step.batch_size, by_half, rng), 1)
 
 
 def test_elimination_by_test_allows_retiring_but_not_adding_arms() -> None:

@@ -29,7 +29,7 @@ def estimates(spec, count, turned=False, deviation=0.0):
     gradients = []
     for seed in range(count):
         policy = schedule.open(seed).policy
-        coins = rng.integers(0, 2**32, policy.terms.batch, dtype=np.uint32)
+        coins = rng.integers(0, 2**32, policy.terms.batch_size, dtype=np.uint32)
         decisions = policy.decide(np.zeros((len(coins), 0)), coins)
         rewards = 0.5 + decisions.points @ TRUTH
         if deviation:
@@ -112,8 +112,8 @@ def test_an_increasing_reward_leads_to_the_edge_of_the_set():
     spec = SPECS["none"]
     learner, schedule, rng = learner_for(spec), Schedule(spec), np.random.default_rng(3)
     step = schedule.open(1)
-    while step.batch:
-        coins = rng.integers(0, 2**32, step.batch, dtype=np.uint32)
+    while step.batch_size:
+        coins = rng.integers(0, 2**32, step.batch_size, dtype=np.uint32)
         decisions = step.policy.decide(np.zeros((len(coins), 0)), coins)
         reports = step.policy.contribute(None, coins, decisions, 0.5 + decisions.points @ TRUTH)
         step = schedule.close(step, step.policy.terms.mechanism.simulate(reports, rng), 7)
@@ -162,9 +162,9 @@ def test_a_result_has_the_recommended_point_and_its_regret():
     learner, schedule, rng = learner_for(spec), Schedule(spec), np.random.default_rng(3)
     step: Any = schedule.open(1)
     answers = []
-    while step.batch:
+    while step.batch_size:
         answers.append(learner.answer(step.state))
-        coins = rng.integers(0, 2**32, step.batch, dtype=np.uint32)
+        coins = rng.integers(0, 2**32, step.batch_size, dtype=np.uint32)
         decisions = step.policy.decide(np.zeros((len(coins), 0)), coins)
         reports = step.policy.contribute(None, coins, decisions, 0.5 + decisions.points @ TRUTH)
         step = schedule.close(step, step.policy.terms.mechanism.simulate(reports, rng), 7)

@@ -170,15 +170,15 @@ def reward_lost(spec, seed, gaps):
     """Regret, by that of arms at random, of a run whose releases are drawn by their law: bits of coins."""
     learner, rng, truth = learner_for(spec), np.random.default_rng(seed), 0.5 - gaps
     state, total, version = learner.start(seed), 0.0, 1
-    while (opened := learner.open_next_round(state, version, int(rng.integers(2**31)))).batch:
+    while (opened := learner.open_next_round(state, version, int(rng.integers(2**31)))).batch_size:
         policy: Any = opened.policy
         shares, gain = policy.active_shares, np.tanh(spec.privacy.epsilon / 2)
-        people = rng.multinomial(opened.batch, shares / shares.sum())
+        people = rng.multinomial(opened.batch_size, shares / shares.sum())
         positive = rng.binomial(people, 0.5 + gain * (truth - 0.5))
         total += float(people @ gaps)
         sums = SuccessCounts(*(np.asarray(part, float) for part in (people, *bit_counts(people, positive, gain))))
         updated = state.posterior.updated(people, 4.0 * gain**2 * people, sums.means, 0.0 * people, sums)
-        state, version = replace(state, reported=state.reported + opened.batch, posterior=updated), version + 1
+        state, version = replace(state, reported=state.reported + opened.batch_size, posterior=updated), version + 1
     return total / (spec.experiment.horizon * float(gaps.mean()))
 
 

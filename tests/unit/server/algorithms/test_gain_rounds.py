@@ -129,7 +129,7 @@ def list_steps(spec: Spec, seed: int = 1) -> list[Step]:
 def test_the_last_participants_measure_the_gain_and_report_once(name: str) -> None:
     spec = parse_spec(tables({**MEASURED, "algorithm.name": name}))
     played = list(rounds(spec, seed=1))
-    batches = [result.step.batch for result in played]
+    batches = [result.step.batch_size for result in played]
     assert sum(batches) <= spec.experiment.horizon
     assert batches[-1] == 1200
     assert [isinstance(result.policy, GainPolicy) for result in played] == [False] * (len(played) - 1) + [True]
@@ -152,7 +152,7 @@ def test_a_missed_gain_round_is_repeated_with_other_participants() -> None:
     for is_repeated in (True, False):
         after = schedule.miss(last, 9, is_repeated=is_repeated)
         assert isinstance(after.policy, GainPolicy)
-        assert (after.batch, after.policy.version) == (1200, last.policy.version + 1)
+        assert (after.batch_size, after.policy.version) == (1200, last.policy.version + 1)
 
 
 def test_an_extended_experiment_learns_on_and_measures_the_gain_again() -> None:
@@ -167,7 +167,7 @@ def test_an_extended_experiment_learns_on_and_measures_the_gain_again() -> None:
     # What was measured stands until it is measured anew.
     assert schedule.learner.answer(state).gain == Schedule(spec).learner.answer(played[-1].state).gain
     assert schedule.learner.answer(state).status == "learning"
-    assert schedule.learner.planned_round(state).batch == step.batch
+    assert schedule.learner.planned_round(state).batch_size == step.batch_size
 
 
 def test_an_arm_that_retires_is_not_measured() -> None:
@@ -191,7 +191,7 @@ def test_warm_starts_work_with_and_without_an_evaluation_fraction() -> None:
         start = Schedule(after).learner.start_from_state(learned, before)
         step = Schedule(after).learner.open_next_round(start, 1, 9)
         step.policy.check(after.learning)
-        assert step.batch == 2000
+        assert step.batch_size == 2000
         assert Schedule(after).learner.answer(start).gain is None
 
 
@@ -232,7 +232,7 @@ def test_a_small_extension_does_not_replace_the_measured_gain() -> None:
         schedule, state = extended_by(spec, final_state, horizon)
         # The learner's own people have reported, so that those who measure are left.
         over = replace(state, learner=replace(state.learner, reported=schedule.spec.learning.experiment.horizon))
-        assert schedule.learner.open_next_round(over, 50, 9).batch == batch
+        assert schedule.learner.open_next_round(over, 50, 9).batch_size == batch
         assert schedule.learner.is_over(over) == (batch == 0)
 
 
@@ -268,4 +268,4 @@ def test_a_round_for_late_reports_is_as_large_as_the_first_where_others_have_mea
     step = schedule.follow(replace(state, learner=learned), 50, 3)
     assert isinstance(step.policy, GainPolicy)
     drained = schedule.open_drain_round(step, 9)
-    assert (drained.batch, drained.n_reported) == (2000, step.n_reported)
+    assert (drained.batch_size, drained.n_reported) == (2000, step.n_reported)

@@ -75,12 +75,12 @@ def play(rounds, epsilon=2.0, batch=4000):
     state = learner.start(1)
     for version in range(1, rounds + 1):
         step = learner.open_next_round(state, version, version)
-        contexts = rng.random((step.batch, spec.dimension)).round(3)
+        contexts = rng.random((step.batch_size, spec.dimension)).round(3)
         contexts[:, 1] = 0.0  # everybody has the first number
-        coins = rng.integers(0, 2**32, step.batch, dtype=np.uint32)
+        coins = rng.integers(0, 2**32, step.batch_size, dtype=np.uint32)
         arms = step.policy.decide(contexts, coins).arms
         means = np.where(arms == 2, 0.5, 0.35 + 0.4 * ((contexts[:, 0] > 0.5) == (arms == 1)))
-        rewards = (rng.random(step.batch) < means).astype(float)
+        rewards = (rng.random(step.batch_size) < means).astype(float)
         reports = step.policy.contribute(contexts, coins, Arms(arms), rewards)
         release = step.policy.terms.mechanism.simulate(reports, rng)
         yield learner, state, step.policy, release, (reports, arms, rewards)

@@ -48,5 +48,5 @@ def test_people_of_decided_bins_still_report(name):
 def test_rounds_leave_out_fewer_participants_than_a_minimum_batch(name):
     spec = SPECS[name]
     n_left = spec.experiment.horizon + sum(source.participants for source in spec.sources)
-    n_left -= sum(result.step.batch for result in rounds(spec))
+    n_left -= sum(result.step.batch_size for result in rounds(spec))
     assert 0 <= n_left < (spec.privacy.min_batch if spec.privacy.trust.batched else 1) * len(spec.cohorts)

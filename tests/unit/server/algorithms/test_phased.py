@@ -29,7 +29,7 @@ def open_first_phase(spec, seed=3):
 
 def exact_release(spec, policy, theta, people=None):
     """A release without any noise."""
-    people = people or policy.terms.batch
+    people = people or policy.terms.batch_size
     return VectorSums(people, people * (spec.actions.matrix[policy.support] @ theta), 0.0)
 
 
@@ -39,7 +39,7 @@ def test_plays_follow_the_design():
     assert policy.rounds >= spec.first_phase_length
     assert policy.rounds <= spec.first_phase_length + len(policy.support)
     assert policy.active.tolist() == list(range(30)) == state.active.tolist()
-    assert policy.terms.batch == 2
+    assert policy.terms.batch_size == 2
 
 
 def test_estimates_are_weighted_least_squares():
@@ -68,7 +68,7 @@ def test_widths_cover_differences(trust, monkeypatch):
     monkeypatch.setattr(PhasedSpec, "comparison_failure_probability", beta)
     spec = phased_spec({"algorithm.participants_factor": 30.0, "experiment.participants": 50_000}, trust)
     learner, _, policy = open_first_phase(spec)
-    people, no_contexts = environment_for(spec, 1), np.zeros((policy.terms.batch, 0))
+    people, no_contexts = environment_for(spec, 1), np.zeros((policy.terms.batch_size, 0))
     values = people.means(no_contexts[:1])[0] - spec.reward.middle
     basis = compute_span(spec.actions.matrix)
     points = spec.actions.matrix @ basis.T
@@ -116,7 +116,7 @@ def test_published_widths_are_those_of_equation_3(monkeypatch):
     monkeypatch.setattr(PhasedSpec, "comparison_failure_probability", 0.01)
     spec = phased_spec({}, "central-published")
     learner, _, policy = open_first_phase(spec)
-    n, d, h = policy.terms.batch, 4, spec.first_phase_length
+    n, d, h = policy.terms.batch_size, 4, spec.first_phase_length
     noise = policy.mechanism.standard_deviation / 2**14 / n
     width = (math.sqrt(2 * d / (n * h)) + 0.1 / math.sqrt(n) + 2 * noise * math.sqrt(d)) * math.sqrt(2 * math.log(100))
     values = np.array([0.0, -1.999 * width, -2.001 * width])
@@ -131,7 +131,7 @@ def test_the_last_phase_is_truncated_as_published_or_plays_the_best_action():
         state = replace(state, estimates=np.arange(30.0))
         ending = learner.open_next_round(state, 10, 0).policy
         ending.check(spec)
-        assert learner.batch(state) == ending.terms.batch == 0
+        assert learner.batch(state) == ending.terms.batch_size == 0
         assert ending.rounds == 100 - state.played
         assert len(ending.support) >= kinds
         if kinds == 1:
@@ -143,7 +143,7 @@ def test_a_phase_beyond_the_horizon_invites_no_participants():
     learner, state, policy = open_first_phase(spec)
     state = replace(learner.learn(state, policy, exact_release(spec, policy, np.zeros(4))), played=149)
     ending = learner.open_next_round(state, 2, 0).policy
-    assert (ending.terms.batch, ending.rounds, len(ending.support)) == (0, 1, 1)
+    assert (ending.terms.batch_size, ending.rounds, len(ending.support)) == (0, 1, 1)
 
 
 def test_a_single_remaining_action_is_played_to_the_end():
@@ -152,7 +152,7 @@ def test_a_single_remaining_action_is_played_to_the_end():
     )
     steps = []
     simulate_once(spec, 5, watch=steps.append)
-    assert steps[-1].batch == 0
+    assert steps[-1].batch_size == 0
     assert len(steps) - 1 < spec.phases
     assert sum(step.policy.rounds for step in steps) == spec.experiment.horizon
 
@@ -164,7 +164,7 @@ def test_each_participant_is_invited_once_and_all_rounds_are_played(trust):
     state, participants = learner.start(77), []
     while batch := learner.batch(state):
         policy = learner.open_next_round(state, state.phase + 1, 0).policy
-        if not policy.terms.batch:
+        if not policy.terms.batch_size:
             break
         participants += policy.draw.select_participants().tolist()
         assert len(participants) == policy.draw.start + batch
@@ -225,11 +225,11 @@ def test_a_release_of_fewer_people_is_learned_with_wider_widths():
     learner, state, policy = open_first_phase(spec)
     theta = np.array([0.1, 0, 0, 0])
     whole, half = (
-        learner.learn(state, policy, exact_release(spec, policy, theta, n)) for n in (policy.terms.batch, 44)
+        learner.learn(state, policy, exact_release(spec, policy, theta, n)) for n in (policy.terms.batch_size, 44)
     )
     assert half.estimates == pytest.approx(whole.estimates)
     assert (half.widths[half.widths > 0] > 1.4 * whole.widths[whole.widths > 0]).all()
-    assert half.asked == whole.asked == policy.terms.batch
+    assert half.asked == whole.asked == policy.terms.batch_size
 
 
 @pytest.mark.parametrize(("scale", "low", "high"), [(0.5, 0.0, 1e-6), (1.0, 0.0, 0.15), (4.0, 0.25, 1.0)])
@@ -255,7 +255,7 @@ def test_the_clipped_share_is_not_above_the_truth():
     spec = phased_spec({**changes, "actions": {"vectors": [[1.0, 0.0], [0.0, 1.0]]}})
     learner, _, policy = open_first_phase(spec)
     people = np.clip(1 + 0.3 * np.random.default_rng(1).normal(size=(100_000, 2)), -1, 1)
-    share = learner._clipped_share(policy, people.mean(axis=0), policy.terms.batch)
+    share = learner._clipped_share(policy, people.mean(axis=0), policy.terms.batch_size)
     assert 0.45 <= share <= 0.5
     assert learner._clipped_share(policy, people.mean(axis=0), 20) < share
 

@@ -44,7 +44,7 @@ def simulate_trial(name: str) -> tuple[TrialLearner, TrialState]:
     """A trial at its end, of which b is better by .3 than the others."""
     learner, rng = TrialLearner(SPECS[name]), np.random.default_rng(6)
     state, version = learner.start(5), 1
-    while batch := (step := learner.open_next_round(state, version, 5)).batch:
+    while batch := (step := learner.open_next_round(state, version, 5)).batch_size:
         contexts, coins = rng.random((batch, 2)), rng.integers(0, 2**32, batch, dtype=np.uint32)
         decided = step.policy.decide(contexts, coins)
         rewards = (rng.random(batch) < 0.3 + 0.3 * (decided.arms == 1)).astype(float)

@@ -54,8 +54,8 @@ def run_one_look() -> tuple[TrialSpec, TrialState, TrialFindings]:
     spec = TrialSpec.instances()["none"]
     schedule = Schedule(spec)
     step = schedule.open(7)
-    contexts = np.random.default_rng(5).random((step.batch, spec.dimension))
-    coins = np.random.default_rng(6).integers(0, 2**32, step.batch, dtype=np.uint32)
+    contexts = np.random.default_rng(5).random((step.batch_size, spec.dimension))
+    coins = np.random.default_rng(6).integers(0, 2**32, step.batch_size, dtype=np.uint32)
     reports = contribution(spec, step.policy, contexts, coins, 0.0)
     release = step.policy.terms.mechanism.simulate(reports, np.random.default_rng(7))
     state = schedule.close(step, release, 7).state

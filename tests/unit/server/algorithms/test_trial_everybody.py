@@ -190,7 +190,7 @@ def test_guardrails_have_unbiased_average_effects() -> None:
     tables["population"] = {"name": "effects", "base": 0.4, "effects": {"c": 0.1}, "guardrails": guardrails}
     spec = TrialSpec.model_validate(tables)
     run = Simulation(spec, 1)
-    while run.step.batch:
+    while run.step.batch_size:
         run.close_round()
     state = run.step.state
     facts = (state.evidence, *state.guardrails)
@@ -235,7 +235,7 @@ def run_trial(case: Case, contexts_up_to: float = 1.0) -> tuple[TrialLearner, ob
     """All looks of a trial whose people are in the first part of the number's range."""
     learner, rng = TrialLearner(case.spec), np.random.default_rng(6)
     state, version = learner.start(5), 1
-    while batch := (step := learner.open_next_round(state, version, 5)).batch:
+    while batch := (step := learner.open_next_round(state, version, 5)).batch_size:
         contexts, coins = rng.random((batch, 2)) * contexts_up_to, rng.integers(0, 2**32, batch, dtype=np.uint32)
         decided = step.policy.decide(contexts, coins)
         policy: Any = step.policy

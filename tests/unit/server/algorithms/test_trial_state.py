@@ -113,9 +113,9 @@ def test_the_answer_after_one_round_has_effects_without_a_recommendation() -> No
     spec = SPECS["none"]
     schedule, rng = Schedule(spec), np.random.default_rng(5)
     step: Any = schedule.open(5)
-    contexts, coins = rng.random((step.batch, 2)), rng.integers(0, 2**32, step.batch, dtype=np.uint32)
+    contexts, coins = rng.random((step.batch_size, 2)), rng.integers(0, 2**32, step.batch_size, dtype=np.uint32)
     decided = step.policy.decide(contexts, coins)
-    rewards = (rng.random(step.batch) < MEANS[step.policy.groups(contexts), decided.arms]).astype(float)
+    rewards = (rng.random(step.batch_size) < MEANS[step.policy.groups(contexts), decided.arms]).astype(float)
     release = step.policy.mechanism.simulate(step.policy.contribute(contexts, coins, decided, rewards), rng)
     step = schedule.close(step, release, 6)
     result = schedule.answer(step)
@@ -134,10 +134,10 @@ def test_an_empty_segment_is_too_small(name: str) -> None:
     spec = SPECS[name]
     schedule, rng = Schedule(spec), np.random.default_rng(5)
     step: Any = schedule.open(5)
-    contexts, coins = np.full((step.batch, 2), 0.1), rng.integers(0, 2**32, step.batch, dtype=np.uint32)
+    contexts, coins = np.full((step.batch_size, 2), 0.1), rng.integers(0, 2**32, step.batch_size, dtype=np.uint32)
     decided = step.policy.decide(contexts, coins)
-    rewards = (rng.random(step.batch) < MEANS[0, decided.arms]).astype(float)
-    rewards = append_numbers(rewards, np.full((step.batch, len(spec.learned_adjustments)), 0.5))
+    rewards = (rng.random(step.batch_size) < MEANS[0, decided.arms]).astype(float)
+    rewards = append_numbers(rewards, np.full((step.batch_size, len(spec.learned_adjustments)), 0.5))
     release = step.policy.mechanism.simulate(step.policy.contribute(contexts, coins, decided, rewards), rng)
     step = schedule.close(step, release, 6)
     effects = schedule.answer(step).effects
@@ -145,16 +145,16 @@ def test_an_empty_segment_is_too_small(name: str) -> None:
         causes = {effect.reason for effect in effects if effect.group == "x1>=0.75"}
         assert causes <= {Reason.NOBODY, Reason.FEW_PEOPLE, Reason.NOISE, Reason.SHARE}
         assert bool(causes) == spec.privacy.trust.promises  # without noise nobody is known to be there
-    assert schedule.follow(step.state, 9, 9, asks=False).batch == 0
+    assert schedule.follow(step.state, 9, 9, asks=False).batch_size == 0
 
 
 def test_a_p_value_is_never_0() -> None:
     spec = SPECS["none"]
     schedule, rng = Schedule(spec), np.random.default_rng(5)
     step: Any = schedule.open(5)
-    contexts, coins = rng.random((step.batch, 2)), rng.integers(0, 2**32, step.batch, dtype=np.uint32)
+    contexts, coins = rng.random((step.batch_size, 2)), rng.integers(0, 2**32, step.batch_size, dtype=np.uint32)
     decided = step.policy.decide(contexts, coins)
-    rewards = (rng.random(step.batch) < np.where(decided.arms == 1, 0.9, 0.1)).astype(float)
+    rewards = (rng.random(step.batch_size) < np.where(decided.arms == 1, 0.9, 0.1)).astype(float)
     release = step.policy.mechanism.simulate(step.policy.contribute(contexts, coins, decided, rewards), rng)
     answer = schedule.answer(schedule.close(step, release, 6))
     assert min(effect.p_value for effect in answer.effects if effect.p_value is not None) == 1e-6

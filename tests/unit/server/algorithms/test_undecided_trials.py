@@ -32,12 +32,12 @@ def run(
     """A trial of four segments to its end, with an effect of b in each, and people in these shares."""
     schedule, rng = Schedule(trial), np.random.default_rng(4)
     step = schedule.open(5)
-    while step.batch:
-        groups = rng.choice(4, step.batch, p=shares)
-        contexts = np.stack([(groups + rng.random(step.batch)) / 4, rng.random(step.batch)], axis=1)
-        coins = rng.integers(0, 2**32, step.batch, dtype=np.uint32)
+    while step.batch_size:
+        groups = rng.choice(4, step.batch_size, p=shares)
+        contexts = np.stack([(groups + rng.random(step.batch_size)) / 4, rng.random(step.batch_size)], axis=1)
+        coins = rng.integers(0, 2**32, step.batch_size, dtype=np.uint32)
         decided = step.policy.decide(contexts, coins)
-        rewards = (rng.random(step.batch) < 0.4 + np.array(effects)[groups] * (decided.arms == 1)).astype(float)
+        rewards = (rng.random(step.batch_size) < 0.4 + np.array(effects)[groups] * (decided.arms == 1)).astype(float)
         mechanism: Any = step.policy.terms.mechanism
         release = mechanism.simulate(step.policy.contribute(contexts, coins, decided, rewards), rng)
         step = schedule.close(step, release, 5)

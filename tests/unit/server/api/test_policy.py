@@ -35,7 +35,7 @@ async def test_json_view_names_the_arms(api: Api) -> None:
     response = await api.client.get(POLICY)
     view = response.json()
     assert view["digest"] == digest(await api.publication()).hex()
-    assert view | {"experiment": "test", "version": 1, "batch": 20, "model": "local"} == view
+    assert view | {"experiment": "test", "version": 1, "batch_size": 20, "model": "local"} == view
     assert set(view["policy"]["shows"]["bins"][0]["arms"]) == {"a", "b", "c"}
     assert response.headers["vary"] == "Accept"
 

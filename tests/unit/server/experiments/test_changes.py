@@ -30,7 +30,7 @@ async def test_a_pause_invites_no_participants_and_waits_for_reports_in_flight(a
     # Those who chose before report as ever, and the round is learned from.
     assert (await report(api, 20, first)).json()["accepted"] == 20
     facts = await api.facts()
-    assert facts | {"status": "paused", "version": 2, "batch": 0, "accepted": 20} == facts
+    assert facts | {"status": "paused", "version": 2, "batch_size": 0, "accepted": 20} == facts
     assert not await asks(api)
     assert len(await arms_played(api)) == 1
     answer = await make_change(api, "resume")
@@ -116,7 +116,7 @@ async def test_a_stop_may_wait_for_reports_in_flight(api: Api) -> None:
     assert_problem(await change(api, "pause"), 409, "conflict")
     assert (await report(api, 20, first)).json()["accepted"] == 20
     facts = await api.facts()
-    assert facts | {"status": "stopped", "version": 2, "batch": 0} == facts
+    assert facts | {"status": "stopped", "version": 2, "batch_size": 0} == facts
 
 
 async def test_a_longer_horizon_is_in_the_next_publication(api: Api) -> None:

@@ -28,10 +28,10 @@ async def test_a_phase_does_not_fail_at_its_deadline_during_a_pause(
         clock.time += 61
         await wait_for_version(api, 2)
         facts = await api.facts()
-        assert facts | {"status": "paused", "batch": 0} == facts
+        assert facts | {"status": "paused", "batch_size": 0} == facts
         await make_change(api, "resume")
         facts = await api.facts()
-        assert (facts["status"], facts["version"], facts["batch"] > 0) == ("open", 3, True)
+        assert (facts["status"], facts["version"], facts["batch_size"] > 0) == ("open", 3, True)
         # A pause within the deadline: others are asked anew, with all of the time.
         clock.time += 30
         await make_change(api, "pause")
@@ -43,7 +43,7 @@ async def test_a_phase_does_not_fail_at_its_deadline_during_a_pause(
 async def test_phases_can_be_paused_stopped_and_cloned_but_not_respecified(api: Api) -> None:
     await api.client.post("/experiments", json=phased_tables(PHASED, "local"), headers=ADMIN)
     first = await api.publication()
-    people = decode_publication(first).round.batch
+    people = decode_publication(first).round.batch_size
     for action, body in (("extend", {"horizon": 6000}), ("retire-arm", {"arm": "1"}), ("add-arm", {"arm": "x"})):
         problem = assert_problem(await change(api, action, body), 422, "spec-invalid")
         assert "create another experiment" in problem["remedy"]
@@ -55,7 +55,7 @@ async def test_phases_can_be_paused_stopped_and_cloned_but_not_respecified(api: 
     # Other people are asked the same: a few reports are no phase.
     draw = (await api.client.get("/experiments/test/policy")).json()["policy"]["shows"]["draw"]
     assert draw["start"] == people
-    assert (await report(api, decode_publication(await api.publication()).round.batch)).is_success
+    assert (await report(api, decode_publication(await api.publication()).round.batch_size)).is_success
     assert (await change(api, "clone", {"name": "other"})).status_code == 201
     state, other = [(await api.client.get(f"/experiments/{name}/state")).json()["answer"] for name in ("test", "other")]
     assert state == other

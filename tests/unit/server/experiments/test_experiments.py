@@ -46,7 +46,9 @@ async def test_a_created_experiment_is_listed_and_shown(api: Api) -> None:
     assert created.status_code == 201
     facts = await api.facts()
     assert facts == created.json()
-    assert facts | {"status": "open", "version": 1, "batch": 20, "received": 0, "accepted": 0, "refused": {}} == facts
+    assert (
+        facts | {"status": "open", "version": 1, "batch_size": 20, "received": 0, "accepted": 0, "refused": {}} == facts
+    )
     assert facts["spec"]["experiment"]["arms"] == ["a", "b", "c"]
     rows = (await api.client.get("/experiments")).json()["experiments"]
     assert [(row["name"], row["status"], row["model"]) for row in rows] == [("test", "open", "local")]
@@ -131,7 +133,7 @@ async def test_privacy_states_the_promise_round_by_round_and_certifies_it(api: A
     expected = {"model": "shuffle", "epsilon": 1.0, "delta": 1e-6, "reports_per_person": 1}
     assert record | expected == record
     (round_,) = record["rounds"]
-    assert round_ | {"version": 1, "batch": 100, "honest": 90, "received": 0, "released": False} == round_
+    assert round_ | {"version": 1, "batch_size": 100, "honest": 90, "received": 0, "released": False} == round_
     assert round_["mechanism"]["type"] == "signed-symbol"
     assert 1.0 < round_["mechanism"]["epsilon"] <= 4.0
     certificate = read_certificate(record["certificate"])
@@ -205,7 +207,7 @@ async def test_state_and_history_describe_the_first_round(api: Api) -> None:
     assert (state["answer"]["status"], state["answer"]["people"], state["answer"]["parts"]) == ("learning", 0, [])
     rounds = (await api.client.get("/experiments/test/history")).json()["rounds"]
     digest = (await api.facts())["digest"]
-    expected = {"version": 1, "batch": 20, "received": 0, "digest": digest, "cohort": "", "honest": 0}
+    expected = {"version": 1, "batch_size": 20, "received": 0, "digest": digest, "cohort": "", "honest": 0}
     (row,) = rounds
     assert row | expected == row
     assert row["figures"] == {"bins": 1, "undecided": 1}
@@ -219,7 +221,7 @@ async def test_an_answer_has_the_published_result_and_its_conclusion(api: Api) -
     sentence = first_answer["conclusion"]["headline"]["sentence"]
     assert sentence.startswith("Nothing is known yet: the first result comes after ")
     assert first_answer["result"]["estimates"] == []
-    people = decode_publication(first).round.batch
+    people = decode_publication(first).round.batch_size
     await api.client.post("/reports", content=body_of(first, sealed_reports(first, people)))
     answer = (await api.client.get("/experiments/test/answer")).json()
     published = decode_answer(decode_publication(await api.publication()).result)

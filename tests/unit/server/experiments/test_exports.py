@@ -36,7 +36,7 @@ async def test_a_clone_starts_from_the_learned_state(api: Api) -> None:
     response = await change(api, "clone", {"name": "other"})
     assert response.status_code == 201
     facts = await api.facts("other")
-    assert facts | {"version": 1, "received": 0, "accepted": 0, "status": "open", "batch": 20} == facts
+    assert facts | {"version": 1, "received": 0, "accepted": 0, "status": "open", "batch_size": 20} == facts
     states = [(await api.client.get(f"/experiments/{name}/state")).json()["answer"] for name in ("test", "other")]
     assert (states[1]["people"], states[1]["rounds"]) == (0, 0)
     bins = [state["parts"][0]["bins"] for state in states]

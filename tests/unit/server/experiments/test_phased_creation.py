@@ -18,7 +18,7 @@ async def test_a_horizon_below_the_rounded_first_phase_is_refused(api: Api) -> N
         changes["experiment.horizon"] = horizon
         answer = await api.client.post("/experiments", json=tables(changes, "central"), headers=ADMIN)
         assert answer.status_code == status
-    assert (await api.facts())["batch"] > 0
+    assert (await api.facts())["batch_size"] > 0
     assert (await api.client.get("/experiments/test/privacy")).status_code == 200
 
 
@@ -26,7 +26,7 @@ async def test_the_history_has_the_number_of_invitations_of_a_phase(api: Api) ->
     spec = tables({"recruitment.timeout_seconds": 60, "recruitment.over_selection_factor": 2.0}, "central")
     assert (await api.client.post("/experiments", json=spec, headers=ADMIN)).status_code == 201
     (row,) = (await api.client.get("/experiments/test/history")).json()["rounds"]
-    assert row["figures"]["asked"] == 2 * row["batch"]
+    assert row["figures"]["asked"] == 2 * row["batch_size"]
     assert row["figures"]["active"] == 30
 
 

@@ -26,10 +26,10 @@ async def test_bad_messages_are_one_refusal(api: Api, shuffler_key: Ed25519Priva
     publication = await api.publication()
     first_round = decode_publication(publication).round
     bad = b"".join(BAD[reason](publication) for _ in range(first_round.messages))
-    messages = permuted(publication, [*sealed_reports(publication, first_round.batch - 1), bad], random.Random(3))
+    messages = permuted(publication, [*sealed_reports(publication, first_round.batch_size - 1), bad], random.Random(3))
     body = body_of(publication, messages)
     answer = await api.client.post("/batches", content=body, headers={SIGNATURE_HEADER: BATCH.sign(body, shuffler_key)})
-    assert answer.json() == {"accepted": first_round.batch - 1, "refused": {reason: 1}, "closed": True}
+    assert answer.json() == {"accepted": first_round.batch_size - 1, "refused": {reason: 1}, "closed": True}
     facts = await api.facts()
     assert (facts["version"], facts["status"], facts["refused"]) == (2, "open", {reason: 1})
     state = (await api.client.get("/experiments/test/state")).json()["answer"]

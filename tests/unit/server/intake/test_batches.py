@@ -37,7 +37,7 @@ async def test_batch_closes_its_round(api: Api, shuffler_key: Ed25519PrivateKey)
     response = await deliver(api, body_of(first, sealed_reports(first, 100)), shuffler_key)
     assert (response.status_code, response.json()) == (202, {"accepted": 100, "refused": {}, "closed": True})
     second = decode_publication(await api.publication())
-    assert (second.round.version, second.round.batch) == (2, 100)
+    assert (second.round.version, second.round.batch_size) == (2, 100)
     assert (await api.facts())["accepted"] == 100
     assert await api.metric("privateer_batches_total") == 1
 
@@ -86,7 +86,7 @@ async def test_undecryptable_reports_do_not_count_for_the_horizon(api: Api, shuf
     """The schedule counts the reports that opened: 1000 people may report, and each round of 100 had five of junk."""
     await create_experiment(api)
     rounds = 0
-    while (body := await api.publication()) and decode_publication(body).round.batch:
+    while (body := await api.publication()) and decode_publication(body).round.batch_size:
         rounds += 1
         reports = sealed_reports(body, 95, seed=rounds) + [os.urandom(70) for _ in range(5)]
         assert (await deliver(api, body_of(body, reports), shuffler_key)).json()["closed"] is True

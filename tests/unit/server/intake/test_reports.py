@@ -44,7 +44,7 @@ async def test_round_closes_at_exactly_its_batch(api: Api) -> None:
     last = await api.client.post("/reports", content=body_of(first, sealed[19:]))
     assert (last.status_code, last.json()) == (202, {"accepted": 1, "refused": {}})
     second = decode_publication(await api.publication())
-    assert (second.round.version, second.round.batch) == (2, 20)
+    assert (second.round.version, second.round.batch_size) == (2, 20)
     facts = await api.facts()
     assert facts | {"version": 2, "received": 0, "accepted": 20} == facts
     rounds = (await api.client.get("/experiments/test/history")).json()["rounds"]
@@ -81,7 +81,7 @@ async def test_experiment_ends_at_its_horizon(api: Api) -> None:
         response = await api.client.post("/reports", content=body_of(body, sealed_reports(body, batch)))
         assert response.json()["accepted"] == batch
     last = await api.publication()
-    assert decode_publication(last).round.batch == 0
+    assert decode_publication(last).round.batch_size == 0
     facts = await api.facts()
     assert facts | {"status": "finished", "version": 4, "accepted": 50} == facts
     response = await api.client.post("/reports", content=body_of(last, [seal(last, os.urandom(22))]))

@@ -68,12 +68,12 @@ async def test_phases_follow_each_other_to_the_end(serve: Serving, trust: str) -
         n_invited = 0
         for phase in range(1, 6):
             publication, facts = await read_round(api)
-            if facts.batch == 0:
+            if facts.batch_size == 0:
                 break
             policy = (await api.client.get("/experiments/test/policy")).json()["policy"]
             assert (facts.version, policy["shows"]["draw"]["start"]) == (phase, n_invited)
             n_invited += policy["shows"]["draw"]["places"]
-            assert (await report(api, facts.batch, phase)).status_code == 202
+            assert (await report(api, facts.batch_size, phase)).status_code == 202
         assert (await api.facts())["status"] == "finished"
         assert (await api.facts())["accepted"] == n_invited
         answer = (await api.client.get("/experiments/test/state")).json()["answer"]
@@ -89,8 +89,8 @@ async def test_refusals_after_the_end_are_counted_in_participants(serve: Serving
     async with serve() as api:
         await create(api, "none")
         first, facts = await read_round(api)
-        while (await read_round(api))[1].batch:
-            await report(api, (await read_round(api))[1].batch)
+        while (await read_round(api))[1].batch_size:
+            await report(api, (await read_round(api))[1].batch_size)
         assert (await read_round(api))[1].report_size < facts.report_size
         late = body_of(first, sealed_reports(first, 40))
         problem = assert_problem(await api.client.post("/reports", content=late), 409, "round-closed")
@@ -107,7 +107,7 @@ async def test_late_reports_do_not_have_old_publications_read_again(
     async with serve() as api:
         await create(api, "none")
         first, facts = await read_round(api)
-        await report(api, facts.batch)
+        await report(api, facts.batch_size)
         late = body_of(first, sealed_reports(first, 1))
         read: list[int] = []
         honest = Store.publication
@@ -122,7 +122,7 @@ async def test_the_draw_is_the_same_for_all_phases_and_after_a_restart(serve: Se
         await create(api, "none")
         _, first = await read_round(api)
         draw = (await api.client.get("/experiments/test/policy")).json()["policy"]["shows"]["draw"]
-        await report(api, first.batch)
+        await report(api, first.batch_size)
     async with serve() as api:
         next_draw = (await api.client.get("/experiments/test/policy")).json()["policy"]["shows"]["draw"]
         assert next_draw == {"seed": draw["seed"], "start": draw["places"], "places": next_draw["places"]}
@@ -144,7 +144,7 @@ async def test_a_reduced_phase_closes_with_those_who_reported(serve: Serving, cl
     async with serve() as api:
         await create(api, trust, short)
         _, facts = await read_round(api)
-        assert (facts.deadline, facts.least) == (1_000_060, -(-facts.batch // 2))
+        assert (facts.deadline, facts.least) == (1_000_060, -(-facts.batch_size // 2))
         await report(api, facts.least)
         assert (await api.facts())["version"] == 1
         clock.time += 60
@@ -170,7 +170,7 @@ async def test_a_phase_of_too_few_participants_fails(serve: Serving, clock: Hand
         await report(api, facts.fewest - 1)
         clock.time += 60
         failed_round = await close_by_deadline(api, clock, 2)
-        assert (failed_round["status"], failed_round["batch"]) == ("failed", 0)
+        assert (failed_round["status"], failed_round["batch_size"]) == ("failed", 0)
         state = (await api.client.get("/experiments/test/state")).json()
         answer = state["answer"]
         assert (state["status"], answer["status"], answer["rounds"]) == ("failed", "failed", 0)
@@ -188,8 +188,8 @@ async def test_a_phase_is_extended_once_and_then_fails(serve: Serving, clock: Ha
     async with serve() as api:
         await create(api, "local", {"recruitment.timeout_seconds": 60, "recruitment.extensions": 2})
         _, facts = await read_round(api)
-        assert facts.fewest == facts.batch
-        await report(api, facts.batch - 1)
+        assert facts.fewest == facts.batch_size
+        await report(api, facts.batch_size - 1)
         clock.time += 179
         assert (await api.facts())["status"] == "open"
         await report(api, 1, 7)
@@ -242,13 +242,13 @@ async def test_a_shuffled_phase_closes_with_its_batch(serve: Serving, shuffler_k
         await create(api, "shuffle")
         _, facts = await read_round(api)
         assert facts.messages > 1
-        assert_problem(await deliver(api, shuffler_key, facts.batch - 1), 403, "batch-refused")
-        assert (await deliver(api, shuffler_key, facts.batch)).json() == {
-            "accepted": facts.batch,
+        assert_problem(await deliver(api, shuffler_key, facts.batch_size - 1), 403, "batch-refused")
+        assert (await deliver(api, shuffler_key, facts.batch_size)).json() == {
+            "accepted": facts.batch_size,
             "refused": {},
             "closed": True,
         }
-        assert (await api.facts())["accepted"] == facts.batch
+        assert (await api.facts())["accepted"] == facts.batch_size
         assert (await record_holds(api))["rounds"][0]["released"]
 
 
@@ -265,7 +265,7 @@ async def test_a_short_batch_is_taken_at_the_deadline_alone(
         assert (await deliver(api, shuffler_key, facts.least)).status_code == 202
         assert (await api.facts())["version"] == 2
         row = (await record_holds(api))["rounds"][0]
-        assert (row["batch"], row["received"], row["released"]) == (facts.batch, facts.least, True)
+        assert (row["batch_size"], row["received"], row["released"]) == (facts.batch_size, facts.least, True)
         assert row["honest"] <= facts.least
 
 
@@ -277,7 +277,7 @@ async def test_the_shuffler_has_time_to_deliver_before_a_phase_fails(
         clock.time += 60 + open_round.GRACE_SECONDS - 1
         assert (await api.facts())["status"] == "open"
         _, facts = await read_round(api)
-        assert (await deliver(api, shuffler_key, facts.batch)).status_code == 202
+        assert (await deliver(api, shuffler_key, facts.batch_size)).status_code == 202
         clock.time += 60 + open_round.GRACE_SECONDS
         assert (await close_by_deadline(api, clock, 3))["status"] == "failed"
         assert [row["released"] for row in (await record_holds(api))["rounds"]] == [True, False]
@@ -287,13 +287,13 @@ async def test_bad_reports_of_one_device_do_not_fail_the_round(serve: Serving, s
     async with serve() as api:
         await create(api, "shuffle")
         publication, facts = await read_round(api)
-        reports = sealed_reports(publication, facts.batch)
+        reports = sealed_reports(publication, facts.batch_size)
         reports[3] = bytes(facts.sealed_size) + reports[3][facts.sealed_size :]
         batch = body_of(publication, permuted(publication, reports, random.Random(0)))
         answer = await api.client.post(
             "/batches", content=batch, headers={SIGNATURE_HEADER: BATCH.sign(batch, shuffler_key)}
         )
-        assert answer.json() == {"accepted": facts.batch, "refused": {"decryption-failed": 1}, "closed": True}
+        assert answer.json() == {"accepted": facts.batch_size, "refused": {"decryption-failed": 1}, "closed": True}
         assert (await api.facts())["version"] == 2
 
 

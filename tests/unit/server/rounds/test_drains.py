@@ -78,7 +78,7 @@ async def test_reports_are_taken_for_one_more_window(
 ) -> None:
     async with run_server(settings, clock) as api:
         facts = await drain_unshuffled(api, changes)
-        assert facts | {"status": "draining", "version": 3, "batch": 20, "accepted": 40} == facts
+        assert facts | {"status": "draining", "version": 3, "batch_size": 20, "accepted": 40} == facts
         drain = decode_publication(await api.publication()).drain
         assert drain is not None
         assert WINDOW <= drain.until - clock.now() <= OVER + 1
@@ -97,7 +97,7 @@ async def test_reports_are_taken_for_one_more_window(
         await report(api, 7)
         clock.time += OVER
         facts = await fill_to_horizon(api, 5)
-        assert facts | {"status": "finished", "batch": 0, "accepted": 67, "draining_until": None} == facts
+        assert facts | {"status": "finished", "batch_size": 0, "accepted": 67, "draining_until": None} == facts
         assert (await api.client.get("/experiments/test/state")).json()["answer"]["people"] == 67
 
 
@@ -124,7 +124,7 @@ async def test_a_drain_accepts_only_full_batches_from_a_shuffler(
             clock.time += 10
             assert (await deliver(api, shuffler_key, 100)).json()["closed"]
         facts = await api.facts()
-        assert facts | {"status": "draining", "version": 3, "batch": 100} == facts
+        assert facts | {"status": "draining", "version": 3, "batch_size": 100} == facts
         clock.time += OVER / 2
         assert_problem(await deliver(api, shuffler_key, 99), 403, "batch-refused")
         assert (await deliver(api, shuffler_key, 100)).json()["closed"]
@@ -133,7 +133,7 @@ async def test_a_drain_accepts_only_full_batches_from_a_shuffler(
         facts = await fill_to_horizon(api, 5)
         assert facts | {"status": "finished", "accepted": 300} == facts
         record = (await api.client.get("/experiments/test/privacy")).json()
-        assert [(row["batch"], row["released"]) for row in record["rounds"]] == [(100, True)] * 3 + [(100, False)]
+        assert [(row["batch_size"], row["released"]) for row in record["rounds"]] == [(100, True)] * 3 + [(100, False)]
 
 
 async def test_late_reports_belong_to_earlier_policies(
@@ -180,7 +180,7 @@ async def test_stopping_ends_a_drain_at_once(settings: ServerSettings, clock: Ha
         await report(api, 7)
         await make_change(api, "stop")
         facts = await fill_to_horizon(api, 4)
-        assert facts | {"status": "stopped", "batch": 0, "accepted": 47} == facts
+        assert facts | {"status": "stopped", "batch_size": 0, "accepted": 47} == facts
         assert (await api.client.get("/experiments/test/state")).json()["answer"]["people"] == 47
 
 
@@ -226,11 +226,11 @@ async def test_a_drain_follows_a_pause_at_the_horizon(settings: ServerSettings, 
         await make_change(api, "pause")
         await report(api, 20)
         facts = await api.facts()
-        assert facts | {"status": "paused", "version": 3, "batch": 20} == facts
+        assert facts | {"status": "paused", "version": 3, "batch_size": 20} == facts
         assert (await report(api, 7)).json()["accepted"] == 7
         clock.time += OVER
         facts = await fill_to_horizon(api, 4)
-        assert facts | {"status": "paused", "batch": 0, "accepted": 47} == facts
+        assert facts | {"status": "paused", "batch_size": 0, "accepted": 47} == facts
         assert (await make_change(api, "resume"))["status"] == "finished"
 
 
@@ -242,7 +242,7 @@ async def test_the_gain_round_follows_all_late_reports(settings: ServerSettings,
         for _ in range(2):
             await report(api, 150)
         facts = await api.facts()
-        assert facts | {"status": "draining", "version": 3, "batch": 150, "accepted": 300} == facts
+        assert facts | {"status": "draining", "version": 3, "batch_size": 150, "accepted": 300} == facts
         followed = Participation(await api.publication(), "test", EVERYTHING)
         assert (followed.is_report_requested, followed.accepts_version(2), followed.accepts_version(3)) == (
             False,
@@ -253,7 +253,7 @@ async def test_the_gain_round_follows_all_late_reports(settings: ServerSettings,
         await report(api, 30)
         clock.time += OVER
         facts = await fill_to_horizon(api, 4)
-        assert facts | {"status": "open", "batch": 100, "draining_until": None, "accepted": 330} == facts
+        assert facts | {"status": "open", "batch_size": 100, "draining_until": None, "accepted": 330} == facts
         followed = Participation(await api.publication(), "test", EVERYTHING)
         assert isinstance(followed.policy, GainPolicy)
         assert (followed.is_report_requested, followed.accepts_version(3), followed.accepts_version(4)) == (
@@ -263,7 +263,7 @@ async def test_the_gain_round_follows_all_late_reports(settings: ServerSettings,
         )
         await report(api, 100)
         facts = await api.facts()
-        assert facts | {"status": "finished", "batch": 0, "accepted": 430} == facts
+        assert facts | {"status": "finished", "batch_size": 0, "accepted": 430} == facts
         answer = (await api.client.get("/experiments/test/state")).json()["answer"]
         assert (answer["people"], answer["gain"]["people"]) == (430, 100)
         await record_holds(api)
@@ -286,10 +286,10 @@ async def test_late_reports_are_awaited_as_well_before_a_gain_is_measured_again(
             assert (await fill_to_horizon(api, version))["status"] == "open"
             await report(api, 150)
         facts = await fill_to_horizon(api, 8)
-        assert facts | {"status": "draining", "batch": 150, "accepted": 700} == facts
+        assert facts | {"status": "draining", "batch_size": 150, "accepted": 700} == facts
         clock.time += OVER
         facts = await fill_to_horizon(api, 9)
-        assert facts | {"status": "open", "batch": 100, "accepted": 700} == facts
+        assert facts | {"status": "open", "batch_size": 100, "accepted": 700} == facts
         assert isinstance(Participation(await api.publication(), "test", EVERYTHING).policy, GainPolicy)
         await report(api, 100)
         answer = (await api.client.get("/experiments/test/state")).json()["answer"]

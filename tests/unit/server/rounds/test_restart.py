@@ -190,7 +190,7 @@ async def test_a_phase_with_a_lost_key_invites_other_participants(settings: Serv
         next_seed, others = await read_draw(api)
         assert (next_seed, others.start) == (seed, first.stop)
         publication = await api.publication()
-        people = decode_publication(publication).round.batch
+        people = decode_publication(publication).round.batch_size
         await client.post("/reports", content=body_of(publication, sealed_reports(publication, people)))
         facts = await api.facts()
         assert facts | {"version": 1_000_002, "status": "open", "accepted": people} == facts
