@@ -3,9 +3,9 @@
 Devices and servers do not run experiments under these trust models, since their calibration has another name.
 """
 
-from dataclasses import replace
 from typing import Any, Final
 
+import msgspec
 from typing_extensions import override
 
 from privateer_core.accounting.allotment import Allotment
@@ -68,7 +68,7 @@ _SERVINGS: Final[dict[str, dict[Any, Serving]]] = {
     "none": {KeyedHits: Serving((CellPairs,), _hits)},
 }
 PUBLISHED_TRUST: Final[dict[str, Trust]] = {
-    name: replace(
+    name: msgspec.structs.replace(
         TRUST[name],
         calibration=PUBLISHED,
         serves=serves,

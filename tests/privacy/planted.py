@@ -5,6 +5,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -55,7 +56,7 @@ def half_the_noise_of_subsets(patch: pytest.MonkeyPatch) -> None:
     randomize = SubsetResponse.randomize
 
     def randomize_weakly(self: SubsetResponse, truth: Any, noise: Any) -> Any:
-        return randomize(replace(self, epsilon=2 * self.epsilon), truth, noise)
+        return randomize(msgspec.structs.replace(self, epsilon=2 * self.epsilon), truth, noise)
 
     patch.setattr(SubsetResponse, "randomize", randomize_weakly)
 

@@ -4,9 +4,9 @@ Constants and samplers are patched from outside; ``factor`` is how many times to
 """
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
+import msgspec
 import numpy as np
 
 from privateer_client.participation import Participation
@@ -48,7 +48,7 @@ def _symbols(kind: Any, is_affected: IsAffected) -> tuple[ReduceNoise, ReuseNois
 
     def reduce_noise(patch: Patch, factor: int) -> None:
         def randomize_weakly(self: Any, truth: Any, noise: Any) -> Any:
-            weaker = randomize(replace(self, epsilon=factor * self.epsilon), truth, noise)
+            weaker = randomize(msgspec.structs.replace(self, epsilon=factor * self.epsilon), truth, noise)
             return np.where(is_affected(self, truth), weaker, randomize(self, truth, noise)).astype(np.uint16)
 
         patch.setattr(kind, "randomize", randomize_weakly)

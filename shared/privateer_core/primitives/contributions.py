@@ -4,6 +4,7 @@ import math
 from dataclasses import dataclass, fields, replace
 from typing import Any, ClassVar, Final, Protocol, Self, TypeAlias, TypeVar, cast
 
+import msgspec
 import numpy as np
 
 from privateer_core.arrays import Array, Coins, Ints
@@ -110,8 +111,7 @@ class GroupSums:
     noise: ClassVar[float] = 0.0  # a curator's noise: none
 
 
-@dataclass(frozen=True)
-class ValueParts:
+class ValueParts(msgspec.Struct, frozen=True):
     """A division of values in [0, 1] into parts whose sums estimate the mean, and with three parts the variance.
 
     Part l of P has the weight l / (P - 1) in a sum of values. The parts of a value are at least 0 and sum up to 1.

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Final
 
+import msgspec
+
 from privateer_core.accounting.accountant import event_delta
 from privateer_core.accounting.allotment import Allotment, allot
 from privateer_core.accounting.events import Event, Parallel, Repeated
@@ -19,8 +21,7 @@ JUMP: Final = 1_000_000
 """Versions up to the next multiple of this may have been published, if a database was replaced by an earlier copy."""
 
 
-@dataclass(frozen=True)
-class _LocalPromise:
+class _LocalPromise(msgspec.Struct, frozen=True):
     """The promise of a locally private report."""
 
     bound: float

@@ -6,8 +6,9 @@ calibrations, and the event of a participant that the promise is about. Specs, d
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any, Final, Literal, Protocol
+
+import msgspec
 
 from privateer_core.accounting.allotment import Allotment
 from privateer_core.accounting.events import Event
@@ -72,8 +73,7 @@ Calibrate = Callable[[Guarantee, int, Any, Allotment | None], AnyMechanism]
 that keeps the promise."""
 
 
-@dataclass(frozen=True)
-class Serving:
+class Serving(msgspec.Struct, frozen=True):
     """The mechanisms of a trust model for one kind of question."""
 
     mechanisms: tuple[type[Mechanism], ...]  # the possible mechanisms
@@ -82,8 +82,7 @@ class Serving:
     can_share: bool = False
 
 
-@dataclass(frozen=True)
-class Trust:
+class Trust(msgspec.Struct, frozen=True):
     """A trust model."""
 
     name: str  # name in specs

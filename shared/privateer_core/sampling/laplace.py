@@ -1,9 +1,9 @@
 """Exact samplers of discrete Laplace noise of a whole scale and of the exponential mechanism, at no cost in delta."""
 
 import math
-from dataclasses import dataclass
 from typing import Final, Self
 
+import msgspec
 import numpy as np
 
 from privateer_core.arrays import Bools, Ints, Words
@@ -17,8 +17,7 @@ _PROPOSALS_MAX: Final = 1024
 """Largest number of proposals at a time."""
 
 
-@dataclass(frozen=True)
-class DiscreteLaplace:
+class DiscreteLaplace(msgspec.Struct, frozen=True):
     """A sampler of integers k with probability proportional to exp(-|k| / scale).
 
     The sampler compares uniform integers only (Canonne, Kamath and Steinke 2020, Algorithm 2), so that every

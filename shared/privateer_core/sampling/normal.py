@@ -6,12 +6,12 @@ distribution of a rounded normal variable. The sampler's distribution differs fr
 """
 
 import math
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from itertools import accumulate
 from typing import Final
 
+import msgspec
 import numpy as np
 
 from privateer_core.arrays import Array, Bools, Ints, Words
@@ -47,8 +47,7 @@ def sampling_cost(count: int) -> float:
     return (count + 2) * _COST_PER_NUMBER
 
 
-@dataclass(frozen=True)
-class RoundedNormal:
+class RoundedNormal(msgspec.Struct, frozen=True, dict=True):
     """A sampler of integers distributed as a normal variable rounded to the nearest integer.
 
     The sampler rejects from bins, each a power of two of integers: a word picks a bin of magnitudes, another the offset

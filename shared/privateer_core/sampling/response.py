@@ -1,11 +1,11 @@
 """Randomized response, subset selection, binomial noise, and rounding, by certified thresholds of random words."""
 
 import math
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property, lru_cache
 from typing import Final
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -18,8 +18,7 @@ _EPSILON_MAX: Final = 30.0
 SYMBOLS_MAX: Final = 1 << 15
 
 
-@dataclass(frozen=True)
-class _Response:
+class _Response(msgspec.Struct, frozen=True, dict=True):
     """A randomizer that sends an own symbol of the participant with a fixed probability, otherwise a uniform symbol."""
 
     epsilon: float
@@ -42,8 +41,7 @@ class _Response:
         return self.threshold / _WORD_RANGE
 
 
-@dataclass(frozen=True)
-class RandomizedResponse(_Response):
+class RandomizedResponse(_Response, frozen=True):
     """A randomizer that keeps the true symbol with a fixed probability, and otherwise sends a uniform symbol.
 
     Privacy cost: epsilon-LDP for the true symbol, exactly. A 64-bit word decides whether to keep it, and another picks
@@ -72,8 +70,7 @@ class RandomizedResponse(_Response):
         return np.where(is_kept, truth, uniform_below(self.symbols, words[len(truth) :])).astype(np.uint16)
 
 
-@dataclass(frozen=True)
-class SubsetResponse(_Response):
+class SubsetResponse(_Response, frozen=True):
     """A randomizer that sends a uniform own symbol with a fixed probability, and otherwise a uniform symbol.
 
     Parameters and errors are those of `RandomizedResponse`, and ``n_own``: the number of a participant's own symbols,

@@ -1,9 +1,9 @@
 """Columns of encoded contexts, and checks of applications' numbers; no message contains either."""
 
 import math
-from dataclasses import dataclass
 from typing import Any, Final
 
+import msgspec
 import numpy as np
 
 from privateer_core.arrays import Array, Bools
@@ -16,8 +16,7 @@ _MISSING_TYPE_NAMES: Final = ("NAType", "NaTType")
 """Type names of missing values in pandas, which is not imported here."""
 
 
-@dataclass(frozen=True)
-class Block:
+class Block(msgspec.Struct, frozen=True):
     """Columns that encode a value together."""
 
     columns: int = 1  # number of columns

@@ -5,9 +5,9 @@ spec alone. Devices, simulated participants and the load driver all use `encode_
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Final, Protocol, Self, runtime_checkable
 
+import msgspec
 import numpy as np
 from pydantic import Discriminator, Field, Tag, model_validator
 
@@ -113,8 +113,7 @@ def describe_box(features: Mapping[str, Feature], lower: Array, upper: Array) ->
     return tuple(conditions)
 
 
-@dataclass(frozen=True)
-class EqualBins:
+class EqualBins(msgspec.Struct, frozen=True):
     """Bins of equal width, with equally many along every column."""
 
     sides: int  # bins along each column

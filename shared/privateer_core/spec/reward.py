@@ -5,9 +5,9 @@ A type has ``read``, which returns an argument of a policy's `contribute`, ``adj
 
 import math
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
 from typing import Any, Final, Literal, Self
 
+import msgspec
 import numpy as np
 from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
@@ -163,8 +163,7 @@ class Reward(Range):
         return np.asarray(self.low + self.span * values)
 
 
-@dataclass(frozen=True)
-class GuardedReward:
+class GuardedReward(msgspec.Struct, frozen=True):
     """A reward with an answer of yes or no to each guardrail."""
 
     # reward, guardrails: the type of the reward, and the names of the answers
