@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from privateer_lab.notebook.planned import Planned, plan
     from privateer_lab.notebook.policies import LoadedPolicy, policy
     from privateer_lab.notebook.replayed import Replayed, replay
-    from privateer_lab.notebook.results import Found, History, history, result
+    from privateer_lab.notebook.results import ExperimentResult, History, history, result
     from privateer_lab.notebook.simulated import Simulated, simulate, sweep
     from privateer_lab.notebook.sizes import detectable, sample_size
     from privateer_lab.notebook.specs import spec, spec_from
@@ -30,7 +30,7 @@ _MODULES: Final = {
     "notebook.planned": ("Planned", "plan"),
     "notebook.policies": ("LoadedPolicy", "policy"),
     "notebook.replayed": ("Replayed", "replay"),
-    "notebook.results": ("Found", "History", "history", "result"),
+    "notebook.results": ("ExperimentResult", "History", "history", "result"),
     "notebook.simulated": ("Simulated", "simulate", "sweep"),
     "notebook.sizes": ("detectable", "sample_size"),
     "notebook.specs": ("spec", "spec_from"),
@@ -40,8 +40,8 @@ _MODULES: Final = {
 
 __all__ = [
     "Evaluation",
+    "ExperimentResult",
     "FinishedTest",
-    "Found",
     "History",
     "LoadedPolicy",
     "Planned",

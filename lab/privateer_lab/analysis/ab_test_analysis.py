@@ -25,7 +25,7 @@ from privateer_lab.analysis.columns import (
     read_segments,
 )
 from privateer_lab.analysis.one_look import OneLook, RowCount
-from privateer_lab.notebook.results import Found
+from privateer_lab.notebook.results import ExperimentResult
 from privateer_lab.notebook.tabular import ResultTable, Tabular
 from privateer_lab.planning.other_algorithms import effect_algorithm
 from privateer_lab.tables.arm_counts import describe_split
@@ -139,7 +139,7 @@ class FinishedTest(Tabular):
     ----------
     spec
         The experiment that the test is analyzed as.
-    found
+    result
         Effects with intervals and decisions, and what they rest on.
     assumed
         Sentences about what was read from the rows or assumed.
@@ -150,7 +150,7 @@ class FinishedTest(Tabular):
     """
 
     spec: ArmsSpec
-    found: Found
+    result: ExperimentResult
     assumed: tuple[str, ...]
     rests: str
     unadjusted: Answer | None = None
@@ -158,17 +158,17 @@ class FinishedTest(Tabular):
     @property
     def answer(self) -> Answer:
         """The answer in the format of an experiment on a server."""
-        return self.found.said
+        return self.result.answer
 
     @property
     @override
     def table(self) -> ResultTable:
-        return self.found.table
+        return self.result.table
 
     @property
     @override
     def notes(self) -> Sequence[str]:
-        return *self.assumed, *self.found.notes, self.rests
+        return *self.assumed, *self.result.notes, self.rests
 
 
 def analyze(
@@ -305,8 +305,8 @@ def analyze(
     result, unadjusted = summed.look.analyze_outcomes(summed.outcomes), None
     sentences += summed.sentences
     if summed.unadjusted:
-        unadjusted = summed.look.analyze_outcomes(summed.unadjusted).found.said
-        sentences += describe_adjustment(unadjusted, result.found.said, sums.adjust)
+        unadjusted = summed.look.analyze_outcomes(summed.unadjusted).result.answer
+        sentences += describe_adjustment(unadjusted, result.result.answer, sums.adjust)
     if control is None:
         sentences.append(f"Others are compared with {arms[0]}, the first by name: --control names another.")
     if not is_private:
@@ -320,7 +320,7 @@ def analyze(
     unit = "clusters" if cluster else "people" if person else "rows"
     row_count = result.row_count if summed.clusters is None else RowCount(summed.clusters, 0.0)
     rests = row_count.sentence(unit, len(rewards) if is_private else raw.n_rows)
-    return FinishedTest(result.spec, result.found, (result.direction, *sentences), rests, unadjusted)
+    return FinishedTest(result.spec, result.result, (result.direction, *sentences), rests, unadjusted)
 
 
 def _open_table(frame: Any, missing: Sequence[str], decimal: str | None, *, is_private: bool) -> DataTable:

@@ -18,7 +18,7 @@ from privateer_core.policies.decisions import Arms
 from privateer_core.sampling.entropy import SecureNoise
 from privateer_core.spec.arms import ArmsSpec
 from privateer_lab.analysis.columns import encode_segments
-from privateer_lab.notebook.results import Found, build_result
+from privateer_lab.notebook.results import ExperimentResult, build_result
 from privateer_lab.tables import TABLE_FIELD
 from privateer_lab.tables.data_table import TableRows
 from privateer_lab.tables.rewards import HIGHER_REMARK, LOWER_FIGURE_REMARK, RowOutcomes
@@ -45,7 +45,7 @@ class LowerRewards:
         effects, parts = map(_negate_bounds, answer.effects), (_restate_facts(part, spec) for part in answer.parts)
         return replace_fields(answer, effects=tuple(effects), parts=tuple(parts))
 
-    def sentence(self, result: Found) -> str:
+    def sentence(self, result: ExperimentResult) -> str:
         """Return a sentence about the reduction of rewards relative to the control."""
         conclusion = result.conclusion
         message = LOWER_FIGURE_REMARK.format(reward=self.name, figure="an effect")
@@ -57,11 +57,11 @@ class LowerRewards:
         changes = [f"{option} {_format_change(value, mean)}" for option, value in largest_effects]
         return f"{message} {conclusion.control}: mean {self.name} of about {mean:.3g}; {'; '.join(changes)}."
 
-    def without_means(self, result: Found, spec: ArmsSpec, bounds: tuple[float, float]) -> Found:
+    def without_means(self, result: ExperimentResult, spec: ArmsSpec, bounds: tuple[float, float]) -> ExperimentResult:
         """Return the result without mean rewards, which are transformed; `sentence` has the original means."""
         conclusion = result.conclusion
-        headline = effects_headline(AnswerFacts(spec, result.said), conclusion.rules, None)
-        headline = replace_fields(headline, sentence=self._restate(headline.sentence, result.said.effects))
+        headline = effects_headline(AnswerFacts(spec, result.answer), conclusion.rules, None)
+        headline = replace_fields(headline, sentence=self._restate(headline.sentence, result.answer.effects))
         (low, high), sentence = bounds, f"Effects say how much lower {self.name} is."
         unit = replace_fields(conclusion.reward, low=low, high=high, sentence=sentence)
         restated = replace_fields(conclusion, headline=headline, baseline=None, no_relative=None, reward=unit)
@@ -181,11 +181,11 @@ def _count_bearers(distances: Array) -> float:
     return len(distances) * float(distances.mean()) ** 2 / variance if variance > 0 else float(len(distances))
 
 
-def replace_next_steps(result: Found, sentences: tuple[str, ...]) -> Found:
+def replace_next_steps(result: ExperimentResult, sentences: tuple[str, ...]) -> ExperimentResult:
     """Return the result with these sentences in place of the conclusion's own about heavy tails."""
     if not sentences:
         return result
-    remarks = [entry.remark for entry in result.said.effects if entry.reason is Reason.HEAVY_TAIL]
+    remarks = [entry.remark for entry in result.answer.effects if entry.reason is Reason.HEAVY_TAIL]
     next_steps = [entry for entry in result.conclusion.next_steps if not any(remark in entry for remark in remarks)]
     conclusion = replace_fields(result.conclusion, next_steps=(*sentences, *next_steps))
     return replace(result, conclusion=conclusion)
@@ -235,7 +235,7 @@ class LookResult:
     """The result of one look, and the experiment that the rows are analyzed as."""
 
     spec: ArmsSpec
-    found: Found
+    result: ExperimentResult
     direction: str  # sentence about whether more or less is better, and the sign of effects
     row_count: RowCount  # number of rows behind the result
 
@@ -271,10 +271,10 @@ class OneLook:
         if self.is_counted is None and not outcomes.is_derived:
 
             def find_capped(low: float, high: float) -> tuple[Effect, ...]:
-                return self._analyze(values, (low, high), lower)[1].said.effects
+                return self._analyze(values, (low, high), lower)[1].answer.effects
 
             test_rows = TestRows(values.values, self.chosen, spec.options, self.name, -1 if lower else 1)
-            sentences = describe_capping(test_rows, result.said.effects, values.ends, find_capped)
+            sentences = describe_capping(test_rows, result.answer.effects, values.ends, find_capped)
             result = replace_next_steps(result, tuple(sentences))
         low, high = outcomes.bounds.low, outcomes.bounds.high
         if lower:
@@ -308,7 +308,7 @@ class OneLook:
 
     def _analyze(
         self, outcomes: RowOutcomes, ends: tuple[float, float], lower: LowerRewards | None
-    ) -> tuple[ArmsSpec, Found, RowCount]:
+    ) -> tuple[ArmsSpec, ExperimentResult, RowCount]:
         """Analyze outcomes clipped to these bounds; return the spec, the result and the number of rows."""
         spec = self._parse_spec(outcomes, ends)
         contexts = encode_segments(self.rows, spec, self.parts, is_private=self.is_counted is not None)

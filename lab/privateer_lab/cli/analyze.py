@@ -87,7 +87,7 @@ def analyze(
         return
     name = f"{reward} per {per}" if per else reward
     effects = f"effects, how much lower {name} is," if lower_is_better else "effects"
-    print_finished(test.found.conclusion, test.answer, test.rests, effects)
+    print_finished(test.result.conclusion, test.answer, test.rests, effects)
     print_lines(test.assumed)
 
 

@@ -18,7 +18,7 @@ from privateer_lab.notebook.planned import Planned
 from privateer_lab.notebook.policies import Array, LoadedPolicy, draw_map, experiment_url
 from privateer_lab.notebook.policies import policy as policy_of
 from privateer_lab.notebook.replayed import Replayed
-from privateer_lab.notebook.results import Found
+from privateer_lab.notebook.results import ExperimentResult
 from privateer_lab.notebook.results import result as result_of
 from privateer_lab.notebook.simulated import Simulated
 from privateer_lab.notebook.specs import spec as read_spec
@@ -101,7 +101,7 @@ def regret(what: Simulated | Planned) -> Picture:
     return picture
 
 
-def effects(what: "Found | Simulated | Replayed | Evaluation | str") -> Picture:
+def effects(what: "ExperimentResult | Simulated | Replayed | Evaluation | str") -> Picture:
     """Draw estimates with their intervals: effects of an experiment, or off-policy estimates.
 
     Parameters
@@ -125,15 +125,15 @@ def effects(what: "Found | Simulated | Replayed | Evaluation | str") -> Picture:
         rows = [IntervalRow(mean.name, mean.value, mean.low, mean.high) for mean in what.values[:-1]]
         title = f"mean reward, with {100 * what.level:g} % intervals"
         return _draw_estimates(title, rows, "mean reward of a choice")
-    result = what.found if isinstance(what, Simulated | Replayed) else what
+    result = what.result if isinstance(what, Simulated | Replayed) else what
     if isinstance(result, str):
         result = result_of(result)
-    if result is None or not (result.said.estimates or result.said.effects):
+    if result is None or not (result.answer.estimates or result.answer.effects):
         remedy = "draw lab.plot.policy"
         raise SpecError("has an algorithm that estimates no effects", field="what", remedy=remedy)
     confidence_label = "" if result.confidence is None else f", with {100 * result.confidence:g} % intervals"
-    label = "difference in mean reward" if result.said.effects else "estimate"
-    return _draw_estimates(f"{result.experiment}: estimates{confidence_label}", interval_rows(result.said), label)
+    label = "difference in mean reward" if result.answer.effects else "estimate"
+    return _draw_estimates(f"{result.experiment}: estimates{confidence_label}", interval_rows(result.answer), label)
 
 
 def _draw_estimates(title: str, rows: list[IntervalRow], label: str) -> Picture:

@@ -17,7 +17,7 @@ from privateer_lab.environments import Environment, PlayedRewards
 from privateer_lab.notebook.choice_log import ChoiceLog, read_log
 from privateer_lab.notebook.estimates import RewardSample, Value
 from privateer_lab.notebook.policies import Array, LoadedPolicy
-from privateer_lab.notebook.results import Found, build_result
+from privateer_lab.notebook.results import ExperimentResult, build_result
 from privateer_lab.notebook.specs import SpecLike
 from privateer_lab.notebook.specs import spec as read_spec
 from privateer_lab.notebook.tabular import ResultTable, Tabular, build_table
@@ -44,7 +44,7 @@ class Replayed(Tabular):
         The experiment's spec.
     policy
         The last policy.
-    found
+    result
         The learner's result; None if its algorithm reports nothing.
     reward
         Mean reward of the accepted rows, whose arm the policy chose, with a 95 % confidence interval.
@@ -60,7 +60,7 @@ class Replayed(Tabular):
 
     spec: Spec
     policy: LoadedPolicy
-    found: Found | None
+    result: ExperimentResult | None
     reward: Value
     logged: Value
     people: int

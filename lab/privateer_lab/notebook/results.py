@@ -17,7 +17,7 @@ from privateer_lab.services.rest import fetch_answer_at, request_json
 
 
 @dataclass(frozen=True, repr=False)
-class Found(Tabular):
+class ExperimentResult(Tabular):
     """The results of an experiment: a row for each estimate.
 
     Attributes
@@ -32,7 +32,7 @@ class Found(Tabular):
         Whether the experiment has stopped asking participants.
     tables
         All other tables of the experiment, by title.
-    said
+    answer
         The result as the server returns it, with the decision on every effect and its reason.
     conclusion
         The conclusion: the arm to choose, for which participants, its gain, and how sure that is.
@@ -44,7 +44,7 @@ class Found(Tabular):
     stopped: bool
     estimates: Sequence[Mapping[str, Any]]
     tables: Mapping[str, ResultTable]
-    said: Answer
+    answer: Answer
     conclusion: Conclusion
 
     @cached_property
@@ -53,22 +53,24 @@ class Found(Tabular):
 
         A rule gives an arm to participants with a context, and the first rule that applies decides.
         """
-        rows = next((rendered.rows() for rendered in self.tables.values()), []) if self.said.effects else self.estimates
+        rows = (
+            next((rendered.rows() for rendered in self.tables.values()), []) if self.answer.effects else self.estimates
+        )
         rules = self.conclusion.rules
-        if rules and not self.said.effects:
+        if rules and not self.answer.effects:
             return build_table(f"{self.experiment}: rules", rule_rows(rules))
         return build_table(f"{self.experiment}: estimates", rows)
 
     @property
     def shapes(self) -> Sequence[Picture]:
         """A picture of each feature's shape functions, if the algorithm learns shape functions."""
-        return draw_shapes(self.said)
+        return draw_shapes(self.answer)
 
     @property
     def notes(self) -> Sequence[str]:
         """Sentences about the confidence level and the recommendation."""
         confidence = [] if self.confidence is None else [f"Intervals hold with a probability of {self.confidence:g}."]
-        return *confidence, *sentences(self.conclusion, self.said)
+        return *confidence, *sentences(self.conclusion, self.answer)
 
 
 @dataclass(frozen=True, repr=False)
@@ -84,7 +86,7 @@ class History(Tabular):
         return build_table(f"{self.experiment}: rounds", map(_flatten_round, self.rounds))
 
 
-def result(experiment: str) -> Found:
+def result(experiment: str) -> ExperimentResult:
     """Return the current result of an experiment on a server.
 
     Parameters
@@ -119,11 +121,13 @@ def history(experiment: str) -> History:
     return History(document["experiment"], tuple(document["rounds"]))
 
 
-def build_result(experiment: str, result: Answer, conclusion: Conclusion) -> Found:
+def build_result(experiment: str, result: Answer, conclusion: Conclusion) -> ExperimentResult:
     """Build the tables of a result and its conclusion."""
     tables = {rendered.title: build_table(rendered.title, rendered.rows) for rendered in answer_tables(result)}
     rows = estimate_rows(result.estimates)
-    return Found(experiment, result.confidence, result.recommended, result.is_over, rows, tables, result, conclusion)
+    return ExperimentResult(
+        experiment, result.confidence, result.recommended, result.is_over, rows, tables, result, conclusion
+    )
 
 
 def _flatten_round(row: Mapping[str, Any]) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from privateer_core.errors import SpecError
 from privateer_core.spec.spec import Spec
 from privateer_lab.drafting.toml_values import to_toml
 from privateer_lab.notebook.policies import LoadedPolicy
-from privateer_lab.notebook.results import Found, build_result
+from privateer_lab.notebook.results import ExperimentResult, build_result
 from privateer_lab.notebook.specs import SpecLike
 from privateer_lab.notebook.specs import spec as read_spec
 from privateer_lab.notebook.tabular import ResultTable, Tabular, build_table
@@ -45,7 +45,7 @@ class Simulated(Tabular):
         The run of each seed, in order.
     policy
         The last policy of the first seed.
-    found
+    result
         The result of the first seed; None if the algorithm reports nothing.
     summary
         Figures over all seeds, the promise, and whether it is true, as ``privateer simulate --json`` prints them.
@@ -54,7 +54,7 @@ class Simulated(Tabular):
     spec: Spec
     runs: tuple[Run, ...]
     policy: LoadedPolicy
-    found: Found | None
+    result: ExperimentResult | None
     summary: dict[str, Any]
 
     @cached_property

@@ -294,8 +294,8 @@ def test_lower_rewards_may_be_better(yes_or_no: bool) -> None:
     assert f"old: mean harm of about {harm[~new].mean():.3g}; new " in analysis.assumed[0]
     assert f"lower ({lower / harm[~new].mean():.0%})" in analysis.assumed[0]
     # Means of the turned rewards are nobody's.
-    assert analysis.found.conclusion.headline.sentence.endswith("against old. That is decided.")
-    assert (analysis.found.conclusion.baseline, analysis.found.conclusion.reward.sentence) == (
+    assert analysis.result.conclusion.headline.sentence.endswith("against old. That is decided.")
+    assert (analysis.result.conclusion.baseline, analysis.result.conclusion.reward.sentence) == (
         None,
         "Effects say how much lower harm is.",
     )
@@ -308,7 +308,7 @@ def test_a_rule_for_everybody_is_as_sure_as_the_headline() -> None:
     new = rng.random(6000) < 0.5
     rows = {"arm": np.where(new, "new", "old"), "reward": rng.random(6000) < 0.1 + 0.1 * new}
     rows["place"] = np.where(rng.random(6000) < 0.5, "here", "there")
-    conclusion = lab.analyze(rows, control="old", segments={"place": ["here", "there", "nowhere"]}).found.conclusion
+    conclusion = lab.analyze(rows, control="old", segments={"place": ["here", "there", "nowhere"]}).result.conclusion
     assert conclusion.rules is not None
     assert [(rule.arm, rule.confidence_label) for rule in conclusion.rules.rules] == [("new", "decided")]
     assert conclusion.headline.confidence_label == "decided"
@@ -328,7 +328,7 @@ def test_the_words_are_true_of_rows_that_no_server_had(epsilon: float | None) ->
     """Planted: the planned people were asked, and the server sees records."""
     rows = {"arm": ["a", "b"] * 400, "reward": [0, 1, 1, 0] * 200}
     analysis = lab.analyze(rows, shares={"a": 0.5, "b": 0.5}, epsilon=epsilon)
-    words = " ".join([*analysis.notes, analysis.found.conclusion.privacy.sentence])
+    words = " ".join([*analysis.notes, analysis.result.conclusion.privacy.sentence])
     assert analysis.answer.stop_reason == "its rows"
     assert "Its rows are all that there is of it" in words
     assert not re.search("server|horizon|planned", words)

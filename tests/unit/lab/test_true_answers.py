@@ -106,7 +106,7 @@ def is_true(reason: Reason, rewards: list[np.ndarray], span: float, interval: tu
 @pytest.mark.parametrize(("shares", "rewards", "options", "people", "seed"), CASES)
 def test_an_answer_is_true_of_its_rows(shares: str, rewards: str, options: int, people: int, seed: int) -> None:
     rows = Rows(shares, rewards, options, people, seed)
-    answer, conclusion = rows.analysis.answer, rows.analysis.found.conclusion
+    answer, conclusion = rows.analysis.answer, rows.analysis.result.conclusion
     assert msgspec.json.decode(msgspec.json.encode(conclusion), type=Conclusion) == conclusion
     inhabited = [rows.names[k] for k in range(4) if (rows.groups == k).any()]
     assert {effect.group for effect in answer.effects} == {None, *inhabited}
@@ -181,7 +181,7 @@ def test_under_noise_a_rule_for_everybody_is_ahead_by_their_effect(seed: int) ->
         "reward": rng.random(3_000) < np.array([0.03, 0.5, 0.8])[groups],
     }
     levels, shares = {"group": ["s", "t", "u"]}, {"now": 0.5, "new": 0.5}
-    conclusion = lab.analyze(rows, control="now", segments=levels, epsilon=1.0, shares=shares).found.conclusion
+    conclusion = lab.analyze(rows, control="now", segments=levels, epsilon=1.0, shares=shares).result.conclusion
     _leads_by_effects(conclusion, {effect.arm: effect for effect in conclusion.effects if effect.group is None})
 
 
@@ -196,7 +196,7 @@ def test_a_heavy_tail_names_the_rows_that_decide_and_what_capping_does() -> None
     [effect] = analysis.answer.effects
     assert (effect.reason, effect.low) == (Reason.HEAVY_TAIL, None)
     assert effect.value == pytest.approx(spend[1].mean() - spend[0].mean(), abs=1e-4)
-    advice = analysis.found.conclusion.next_steps[0]
+    advice = analysis.result.conclusion.next_steps[0]
     top, beyond = spend[1][:2].sum() / spend[1].sum(), np.quantile(rows["reward"], 0.98)
     assert f"2 of 374 rows of new make {top:.0%} of its reward" in advice
     assert f"--bounds 0:{beyond:.4g}, which caps 68 of 3,374 rows" in advice
@@ -213,8 +213,8 @@ def test_bounds_of_rewards_that_are_better_lower_are_not_negated() -> None:
     [effect] = analysis.answer.effects
     assert effect.remark == "if they vary at all, bounds of 492 to 508 tell by how much"
     assert effect.bounds == pytest.approx((492, 508), abs=1)
-    assert (analysis.found.conclusion.reward.low, analysis.found.conclusion.reward.high) == (0.0, 1e6)
-    assert "-" not in " ".join(analysis.found.conclusion.next_steps)
+    assert (analysis.result.conclusion.reward.low, analysis.result.conclusion.reward.high) == (0.0, 1e6)
+    assert "-" not in " ".join(analysis.result.conclusion.next_steps)
 
 
 def test_rows_are_no_people_whom_a_horizon_ended() -> None:

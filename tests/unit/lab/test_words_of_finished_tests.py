@@ -57,11 +57,11 @@ def test_arms_that_are_numbers_have_their_order() -> None:
 def test_a_headline_says_how_an_outcome_that_is_better_lower_changes() -> None:
     people = {"arm": ["drug"] * 300 + ["placebo"] * 300, "ill": [1] * 36 + [0] * 264 + [1] * 90 + [0] * 210}
     analysis = lab.analyze(people, reward="ill", lower_is_better=True)
-    sentence = analysis.found.conclusion.headline.sentence
+    sentence = analysis.result.conclusion.headline.sentence
     assert sentence.startswith("Keep drug: no other option is better, and placebo changes ill by +0.18 (+0.1")
     assert "placebo 0.18 higher (150%)" in analysis.assumed[0]
     analysis = lab.analyze(people, reward="ill", lower_is_better=True, control="placebo")
-    assert analysis.found.conclusion.headline.sentence.startswith("Give everybody drug: ill changes by -0.18 (-0.2")
+    assert analysis.result.conclusion.headline.sentence.startswith("Give everybody drug: ill changes by -0.18 (-0.2")
     assert analysis.answer.effects[0].value == pytest.approx(0.18, abs=1e-6)
 
 
@@ -78,7 +78,7 @@ def test_rules_agree_with_the_headline_if_segments_have_no_interval() -> None:
             control=control,
             lower_is_better=True,
         )
-        conclusion = analysis.found.conclusion
+        conclusion = analysis.result.conclusion
         assert conclusion.rules is not None
         assert [rule.arm for rule in conclusion.rules.rules] == [conclusion.headline.arm] == ["drug"]
 

@@ -63,7 +63,7 @@ def effects(seed: int) -> list[bool]:
     log["reward"] = (rng.random(rows) < 0.3 + 0.3 * (log["arm"] == "bold")).astype(float)
     result = lab.replay(
         log, lab.spec("examples/trial.toml", {"experiment.round_size": 2500}, users=2500), seed=seed
-    ).found
+    ).result
     assert result is not None
     rows_of = [row for row in result.rows() if row["effect"] is not None]
     return [row["low"] <= 0.3 * (row["arm"] == "bold") <= row["high"] for row in rows_of]
