@@ -24,7 +24,7 @@ def test_the_pages_commands_and_device(tmp_path: Path) -> None:
         environment = os.environ | {
             "PRIVATEER_URL": at.server,
             "PRIVATEER_ADMIN_URL": at.admin,
-            "PRIVATEER_SHUFFLER": at.shuffler,
+            "PRIVATEER_SHUFFLER_URL": at.shuffler,
             "PRIVATEER_SENDER_KEY": str(at.sender_key),
             "PRIVATEER_LEDGER": str(tmp_path / "ledger.db"),
         }

@@ -101,7 +101,7 @@ def test_an_experiment_as_the_readme_runs_it(people: int | None, tmp_path: Path)
         environment = os.environ | {
             "PRIVATEER_URL": at.server,
             "PRIVATEER_ADMIN_URL": at.admin,
-            "PRIVATEER_SHUFFLER": at.shuffler,
+            "PRIVATEER_SHUFFLER_URL": at.shuffler,
             "PRIVATEER_SENDER_KEY": str(at.sender_key),
             "PRIVATEER_LEDGER": str(tmp_path / "ledger.db"),
         }

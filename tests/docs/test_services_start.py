@@ -137,7 +137,7 @@ def run_load(folder: Path) -> None:
         environment_ = {
             "PRIVATEER_URL": f"http://127.0.0.1:{ports.server}",
             "PRIVATEER_ADMIN_URL": f"http://127.0.0.1:{ports.private['server']}",
-            "PRIVATEER_SHUFFLER": f"http://127.0.0.1:{ports.shuffler}",
+            "PRIVATEER_SHUFFLER_URL": f"http://127.0.0.1:{ports.shuffler}",
             "PRIVATEER_SENDER_KEY": str(folder / "data" / "sender.key"),
             "PRIVATEER_ADMIN_TOKEN": TOKEN,
             "PRIVATEER_LEDGER": str(folder / "ledger.db"),

@@ -53,7 +53,7 @@ def commands(at: Services, folder: Path) -> Callable[..., str]:
     """A command line in a folder, whose commands take less than a quarter of a minute of processor time."""
     environment = os.environ | {
         "PRIVATEER_URL": at.server,
-        "PRIVATEER_SHUFFLER": at.shuffler,
+        "PRIVATEER_SHUFFLER_URL": at.shuffler,
         "PRIVATEER_ADMIN_URL": at.admin,
         "PRIVATEER_ADMIN_TOKEN": at.token,
     }

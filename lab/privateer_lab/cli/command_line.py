@@ -88,7 +88,7 @@ AdminUrl = Annotated[str, Option(envvar="PRIVATEER_ADMIN_URL", help="Address of 
 ShufflerAdminUrl = Annotated[
     str, Option(envvar="PRIVATEER_SHUFFLER_ADMIN_URL", help="Address of the shuffler's private listener.")
 ]
-ShufflerUrl = Annotated[str, Option(envvar="PRIVATEER_SHUFFLER", help="Address of the shuffler.")]
+ShufflerUrl = Annotated[str, Option(envvar="PRIVATEER_SHUFFLER_URL", help="Address of the shuffler.")]
 Token = Annotated[str | None, Option(envvar="PRIVATEER_ADMIN_TOKEN", help="Admin token of the server.")]
 Json = Annotated[bool, Option("--json", help="Print JSON.")]
 ServerPort = Annotated[int, Option(envvar="PRIVATEER_PORT", min=1, max=65535, help="The server's port.")]

@@ -48,7 +48,7 @@ def _make_parser() -> argparse.ArgumentParser:
     add = parser.add_argument
     add("name", metavar="NAME", help="name of the experiment")
     add("--url", default=os.environ.get("PRIVATEER_URL", "http://127.0.0.1:8000"), help="address of the server")
-    shuffler = os.environ.get("PRIVATEER_SHUFFLER", "http://127.0.0.1:8001")
+    shuffler = os.environ.get("PRIVATEER_SHUFFLER_URL", "http://127.0.0.1:8001")
     add("--shuffler", default=shuffler, help="address of the shuffler")
     users = "number of people; by default those whom the horizon still asks, or all from whom the experiment draws"
     add("--users", type=int, help=users)
