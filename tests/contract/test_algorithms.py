@@ -289,7 +289,7 @@ def test_answers_round_trip(spec, turns):
 
 def test_answers_hold_no_estimate_before_the_first_report(spec):
     answer = learner_for(spec).answer(learner_for(spec).start(5))
-    assert (answer.status, answer.people, answer.recommended, answer.estimates, answer.effects, answer.gain) == (
+    assert (answer.stage, answer.people, answer.recommended, answer.estimates, answer.effects, answer.gain) == (
         *("learning", 0, None, (), ()),
         None,
     )

@@ -12,7 +12,7 @@ const estimate = (name, value, low, high, more = {}) => ({ name, value, low, hig
 const effect = (option, group, value, reason) => ({ arm: option, group, value, low: value === null ? null : value - 0.1, high: value === null ? null : value + 0.1, reason, people: 100, p_value: null, detectable: null, contribution: null, remark: "" });
 const between = (feature, low, high) => ({ kind: "between", feature, low, high, missing: false });
 const BINS = [{ lower: [0, 0], upper: [0.5, 1], where: [between("x", 0, 5)], arms: { a: 1 } }, { lower: [0.5, 0], upper: [1, 1], where: [between("x", 5, 10)], arms: { a: 0.3, b: 0.7 } }];
-const ANSWER = { status: "learning", people: 4500, rounds: 9, confidence: 0.95, recommended: null, basis: null, stop_reason: null, estimates: [], effects: [], gain: null, warnings: [], parts: [] };
+const ANSWER = { stage: "learning", people: 4500, rounds: 9, confidence: 0.95, recommended: null, basis: null, stop_reason: null, estimates: [], effects: [], gain: null, warnings: [], parts: [] };
 const FACTS = { accepted: 4500, batch_size: 500, publishes_result: true, spec: { experiment: { arms: ["a", "b"] } } };
 
 const about = (more = {}) => ({ id: "one", width: 800, options: ["a", "b"], features: {}, answer: ANSWER, ...more });

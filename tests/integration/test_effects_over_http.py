@@ -75,7 +75,7 @@ def test_effects_over_http_are_those_of_the_people(ended_trial) -> None:
     missed = [name for name, e in estimates.items() if not e["low"] <= TRUE[name.split(":")[0]] <= e["high"]]
     assert len(missed) < 7, missed
     assert estimates["gentle: everybody"]["low"] > 0 > estimates["bold: everybody"]["high"]
-    assert (result["recommended"], result["status"]) == ("gentle", "ended")
+    assert (result["recommended"], result["stage"]) == ("gentle", "ended")
 
 
 def test_the_report_has_the_effects_and_the_promise(ended_trial) -> None:

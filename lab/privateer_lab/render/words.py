@@ -165,7 +165,7 @@ def sentences(conclusion: Conclusion, answer: Answer) -> Iterator[str]:
 
 def describe_ending(answer: Answer) -> str:
     """Return a sentence about the cause of an experiment's end; empty while it runs."""
-    if answer.status == "failed":
+    if answer.stage == "failed":
         return "It failed, and nobody is asked any more."
     if answer.stop_reason:
         return _ENDING_SENTENCES[answer.stop_reason]

@@ -236,7 +236,7 @@ class DpConseLearner(RoundsLearner[DpConseSpec, DpConseState, TrialPolicy]):
         """Return the effects that are published at the end, and the arms left; the paper has no intervals."""
         is_over = bool(len(state.effects))
         return Answer(
-            status="ended" if is_over else "learning",
+            stage="ended" if is_over else "learning",
             people=state.reported,
             rounds=None,
             confidence=None,

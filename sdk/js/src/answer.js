@@ -105,7 +105,7 @@
  */
 /**
  * What a learner has found so far; before the first report it says nothing.
- * @typedef {{status: "learning" | "ended" | "failed", people: number | null, rounds: number | null, confidence: number | null,
+ * @typedef {{stage: "learning" | "ended" | "failed", people: number | null, rounds: number | null, confidence: number | null,
  *   recommended: string | null, basis: Basis | null, stop_reason: "its rule" | "its horizon" | "an operator" | "its rows" | null,
  *   estimates: Estimate[], effects: Effect[], gain: Gain | null, warnings: string[], parts: AnswerPart[]}} Answer
  */

@@ -101,7 +101,7 @@ class RoundsLearner(ABC, Generic[SpecT, StateT, PolicyT]):
         """Return an answer with the learner's status, and with ``findings`` as fields of `Answer`."""
         is_over = self.is_over(state)
         progress = {
-            "status": "ended" if is_over else "learning",
+            "stage": "ended" if is_over else "learning",
             "people": cast(Any, state).reported,
             "rounds": None,
             "confidence": None,

@@ -79,14 +79,14 @@ def build_state(experiment: Experiment) -> models.PublishedState:
     current, facts = experiment.current, experiment.current.round
     progress = models.Progress(received=current.received, batch_size=facts.batch_size, deadline=facts.deadline or None)
     round_fields = _select(facts, ("experiment", "version"))
-    answer = _with_final_status(experiment.answer(current), experiment.status)
+    answer = _with_final_stage(experiment.answer(current), experiment.status)
     return models.PublishedState(**round_fields, status=experiment.status, round=progress, answer=answer)
 
 
 def build_answer(experiment: Experiment, lines: list[LogLine]) -> PublishedAnswer:
     """Return the conclusion and the learner's answer of an experiment with the given log."""
     current, status = experiment.current, experiment.status
-    result = _with_final_status(experiment.answer(current), status)
+    result = _with_final_stage(experiment.answer(current), status)
     return PublishedAnswer(
         experiment=experiment.name,
         version=current.round.version,
@@ -102,14 +102,14 @@ def build_answer(experiment: Experiment, lines: list[LogLine]) -> PublishedAnswe
 def read_published_answer(experiment: Experiment) -> Answer | None:
     """Return the answer in the current publication, if it has an answer."""
     decoded = decode_publication(experiment.current.publication)
-    return _with_final_status(decode_answer(decoded.result), experiment.status) if decoded.result else None
+    return _with_final_stage(decode_answer(decoded.result), experiment.status) if decoded.result else None
 
 
-def _with_final_status(answer: Answer, experiment_status: Status) -> Answer:
-    """Return an answer with the status and reason of an end that its learner does not know."""
+def _with_final_stage(answer: Answer, experiment_status: Status) -> Answer:
+    """Return an answer with the stage and reason of an end that its learner does not know."""
     if experiment_status is Status.STOPPED and not answer.stop_reason:
-        return msgspec.structs.replace(answer, status="ended", stop_reason="an operator")
-    return msgspec.structs.replace(answer, status="failed") if experiment_status is Status.FAILED else answer
+        return msgspec.structs.replace(answer, stage="ended", stop_reason="an operator")
+    return msgspec.structs.replace(answer, stage="failed") if experiment_status is Status.FAILED else answer
 
 
 def build_change_result(experiment: Experiment, lines: list[LogLine], outcome: ChangeResult) -> models.Changed:

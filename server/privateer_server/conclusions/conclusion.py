@@ -48,7 +48,7 @@ def conclude(schedule: Schedule, step: Step, answer: Answer) -> Conclusion:
     conclusion = _add_findings(base_conclusion, schedule, step, answer)
     next_steps = *conclusion.next_steps, *warn_of_chance_level(answer)
     conclusion = msgspec.structs.replace(conclusion, over_chance=find_gain_above_chance(answer), next_steps=next_steps)
-    if answer.status != "failed":
+    if answer.stage != "failed":
         return conclusion
     reason = "It failed: a round came to no end, so nobody is asked any more."
     text = "" if conclusion.headline.finding == "nothing yet" else f" {conclusion.headline.sentence}"

@@ -151,7 +151,7 @@ class View {
     replace(this.parts.privacy, privacyPanel(known.privacy, known.risk));
     replace(this.parts.history, historyPanel(known.history.rounds, width));
     const { verdict: verdictPlace, forms, rest } = this.changing, commands = commandsPanel(this.name, facts.accepts);
-    replace(verdictPlace, `${known.answer.result.status === "learning" ? "So far: " : ""}${verdict(known.answer.conclusion)}.`);
+    replace(verdictPlace, `${known.answer.result.stage === "learning" ? "So far: " : ""}${verdict(known.answer.conclusion)}.`);
     this.operator?.show(forms, facts);
     replace(rest, this.operator ? makeDetails("commands-more", "The same as commands", commands) : commands, makeDetails("spec", "What it was created from", specTables(facts.spec)));
   }

@@ -24,7 +24,7 @@ class Answer(Displayed, frozen=True):
 
     Attributes
     ----------
-    status
+    stage
         The stage of the learner.
     people, rounds
         Number of people who reported, and of rounds, on which all figures are based; None if unknown.
@@ -46,7 +46,7 @@ class Answer(Displayed, frozen=True):
         Further results.
     """
 
-    status: Stage
+    stage: Stage
     people: int | None
     rounds: int | None
     confidence: float | None
@@ -69,7 +69,7 @@ class Answer(Displayed, frozen=True):
     @property
     def is_over(self) -> bool:
         """Whether the experiment has ended or failed."""
-        return self.status != "learning"
+        return self.stage != "learning"
 
     @property
     def concludes(self) -> bool:

@@ -227,7 +227,7 @@ def result(names: list[str] = NAMES, *, has_parts: bool = True) -> Answer:
     paths = tuple(EffectPath(name, name, (0.1,), (0.0,), (0.2,)) for name in names)
     table = Table.of(names[1], {names[2]: "words", names[3]: "words"}, ((names[4], names[5]),))
     return Answer(
-        status="learning",
+        stage="learning",
         people=None,
         rounds=None,
         confidence=0.95,

@@ -35,14 +35,14 @@ from privateer_core.answer.policy_view import (
 from privateer_core.errors import Malformed
 
 FOUND = Answer(
-    status="ended",
+    stage="ended",
     people=20,
     rounds=2,
     confidence=0.95,
     recommended="short",
     estimates=(Estimate("short", 0.5, 0.25, 1.0), Estimate("long", 0.0, -1.0, 0.0)),
 )
-BARE = Answer(status="learning", people=0, rounds=0, confidence=0.5)
+BARE = Answer(stage="learning", people=0, rounds=0, confidence=0.5)
 WHERE = (Between("age", 18.0, 30.0, missing=True), Among("country", ("de", 3, True)))
 PARTS = (
     Recommendations((Recommendation("young", "short", "ahead, and not decided"),)),
@@ -92,8 +92,8 @@ WRONG: dict[str, dict[str, Any]] = {
     "too sure": {"confidence": 1.5},
     "not sure of being sure": {"confidence": math.nan},
     "a recommendation of two lines": {"recommended": "a\nb"},
-    "neither over nor not": {"status": True},
-    "a status of its own": {"status": "tired"},
+    "neither over nor not": {"stage": True},
+    "a stage of its own": {"stage": "tired"},
     "a warning that steers a terminal": {"warnings": ["\x1b[2J"]},
     "a part of no kind": {"parts": [{"title": "a"}]},
     "a part of a kind of its own": {"parts": [{"kind": "song", "title": "a"}]},

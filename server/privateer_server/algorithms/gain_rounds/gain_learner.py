@@ -253,7 +253,7 @@ class GainLearner(RoundsLearner[ArmsSpec, GainState[Any], Any]):
         inner_answer, measured = self._learner.answer(state.learner), state.measured
         is_over = self.is_over(state)
         progress = {
-            "status": "failed" if inner_answer.status == "failed" else "ended" if is_over else "learning",
+            "stage": "failed" if inner_answer.stage == "failed" else "ended" if is_over else "learning",
             "stop_reason": inner_answer.stop_reason if is_over else None,
             "people": None if inner_answer.people is None else inner_answer.people + state.asked,
             "rounds": None if inner_answer.rounds is None else inner_answer.rounds + (measured is not None),

@@ -277,7 +277,7 @@ class PhasedLearner(RoundsLearner[PhasedSpec, PhasedState, PhasedPolicy]):
         best = int(np.argmax(state.estimates)) if estimates else None
         ending: Ending = "its rule" if len(state.active) == 1 else "its horizon"
         return Answer(
-            status="failed" if state.failed else "ended" if is_over else "learning",
+            stage="failed" if state.failed else "ended" if is_over else "learning",
             people=None if state.asked else 0,
             rounds=state.phase,
             confidence=max(0.0, 1 - 2 * len(estimates) * self.spec.comparison_failure_probability),

@@ -238,8 +238,8 @@ def effects_of(*effects: Effect, **changes: Any) -> Answer:
             effects_of(OPEN, OPEN, UNKNOWN),
             "Of 3 effects none is decided; of 2 the interval holds 0; for 1 there are too few people beside the noise.",
         ),
-        (effects_of(OPEN, status="ended", stop_reason="its horizon"), "Its horizon ended it"),
-        (effects_of(OPEN, status="ended", stop_reason="an operator"), "An operator stopped it"),
+        (effects_of(OPEN, stage="ended", stop_reason="its horizon"), "Its horizon ended it"),
+        (effects_of(OPEN, stage="ended", stop_reason="an operator"), "An operator stopped it"),
     ],
 )
 def test_the_summary_follows_from_the_answer(answer: Answer, says: str) -> None:

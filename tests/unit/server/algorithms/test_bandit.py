@@ -202,14 +202,14 @@ def test_a_result_has_only_established_statements():
     learner = learner_for(spec)
     state = learner.start(1)
     first_result = learner.answer(state)
-    assert (first_result.status, first_result.people, first_result.says_something) == ("learning", 0, False)
+    assert (first_result.stage, first_result.people, first_result.says_something) == ("learning", 0, False)
     ten = posterior([0.5] * 4 + [0.9] + [0.5] * 5, [40] * 10)
     early = learner.answer(replace(state, reported=400, posterior=ten))
-    assert (early.recommended, early.status, early.confidence) == (None, "learning", 0.95)
+    assert (early.recommended, early.stage, early.confidence) == (None, "learning", 0.95)
     assert early.estimates[4].value == pytest.approx(2.6)
     assert early.estimates[4].high == 3.0
     last_result = learner.answer(replace(state, reported=400, posterior=ten, stopped=True))
-    assert (last_result.recommended, last_result.status, last_result.stop_reason) == ("e", "ended", "its rule")
+    assert (last_result.recommended, last_result.stage, last_result.stop_reason) == ("e", "ended", "its rule")
     assert learner.open_next_round(replace(state, reported=400, posterior=ten, stopped=True), 2, 1).batch_size == 0
 
 

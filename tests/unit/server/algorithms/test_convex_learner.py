@@ -169,9 +169,9 @@ def test_a_result_has_the_recommended_point_and_its_regret():
         reports = step.policy.contribute(None, coins, decisions, 0.5 + decisions.points @ TRUTH)
         step = schedule.close(step, step.policy.terms.mechanism.simulate(reports, rng), 7)
     assert [result.says_something for result in answers[:3]] == [False, False, True]
-    assert (answers[2].recommended, answers[2].status) == (None, "learning")
+    assert (answers[2].recommended, answers[2].stage) == (None, "learning")
     end: Any = learner.answer(step.state)
-    assert (end.recommended, end.status, end.confidence) == ("centre", "ended", 0.95)
+    assert (end.recommended, end.stage, end.confidence) == ("centre", "ended", 0.95)
     assert end.parts[0].centre == dict(zip(spec.options, step.policy.centre.tolist(), strict=True))
     assert end.parts[0].centre == step.policy.view(spec).shows.centre
     assert 0 <= end.estimates[0].value <= end.estimates[0].high

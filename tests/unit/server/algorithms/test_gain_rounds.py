@@ -136,8 +136,8 @@ def test_the_last_participants_measure_the_gain_and_report_once(name: str) -> No
     assert [result.step.n_reported for result in played] == [sum(batches[:place]) for place in range(len(played))]
     schedule, last = Schedule(spec), played[-1]
     before, after = (schedule.learner.answer(state) for state in (last.step.state, last.state))
-    assert (before.status, before.gain) == ("learning", None)
-    assert (after.status, after.stop_reason, after.people) == ("ended", "its horizon", sum(batches))
+    assert (before.stage, before.gain) == ("learning", None)
+    assert (after.stage, after.stop_reason, after.people) == ("ended", "its horizon", sum(batches))
     assert after.gain is not None
     assert after.gain.arm in spec.options
     assert after.gain.people == 1200
@@ -166,7 +166,7 @@ def test_an_extended_experiment_learns_on_and_measures_the_gain_again() -> None:
     assert step.n_reported == 11_200
     # What was measured stands until it is measured anew.
     assert schedule.learner.answer(state).gain == Schedule(spec).learner.answer(played[-1].state).gain
-    assert schedule.learner.answer(state).status == "learning"
+    assert schedule.learner.answer(state).stage == "learning"
     assert schedule.learner.planned_round(state).batch_size == step.batch_size
 
 

@@ -24,11 +24,11 @@ def test_an_answer_has_an_interval_for_every_arm_that_is_known(name):
     spec = SPECS[name]
     learner = learner_for(spec)
     first = learner.answer(learner.start(0))
-    assert (first.status, first.people, find_part(first, BinMeans)) == ("learning", 0, None)
+    assert (first.stage, first.people, find_part(first, BinMeans)) == ("learning", 0, None)
     *_, last = rounds(spec)
     answer = learner.answer(last.state)
     means = find_part(answer, BinMeans)
-    assert (answer.status, answer.stop_reason) == ("ended", "its horizon")
+    assert (answer.stage, answer.stop_reason) == ("ended", "its horizon")
     assert (answer.people, answer.rounds) == (last.state.seen, last.state.rounds)
     assert len(means.bins) == learner.figures(last.state)["bins"]
     for row in means.bins:

@@ -264,7 +264,7 @@ def test_answers_name_the_remaining_actions():
     spec = phased_spec({"reward.low": 0.0})
     learner, state, policy = open_first_phase(spec)
     first = learner.answer(state)
-    assert (first.status, first.people, first.says_something) == ("learning", 0, False)
+    assert (first.stage, first.people, first.says_something) == ("learning", 0, False)
     after = learner.learn(state, policy, exact_release(spec, policy, np.array([0.25, 0, 0, 0])))
     last_result = learner.answer(after)
     facts = {fact.name: fact.value for fact in last_result.parts[0].facts}
@@ -287,4 +287,4 @@ def test_the_result_has_an_interval_for_every_action_left():
     assert last_result.recommended == str(int(np.argmax(truth)))
     assert 0.99 < last_result.confidence < 1
     assert not last_result.is_over
-    assert learner.answer(replace(after, failed=True)).status == "failed"
+    assert learner.answer(replace(after, failed=True)).stage == "failed"

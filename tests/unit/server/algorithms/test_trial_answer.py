@@ -65,7 +65,7 @@ def test_a_decoded_answer_is_equal_and_has_no_effects_before_the_first_look(name
     assert learner.answer(learner.start(5)) == Answer("learning", 0, 0, 0.95)
     assert last.people == state.reported
     assert last.rounds == len(state.path)
-    assert (last.status, last.stop_reason) == ("ended", "its rule" if name == "one effect" else "its horizon")
+    assert (last.stage, last.stop_reason) == ("ended", "its rule" if name == "one effect" else "its horizon")
 
 
 @pytest.mark.parametrize("name", SPECS)

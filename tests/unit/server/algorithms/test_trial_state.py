@@ -119,7 +119,7 @@ def test_the_answer_after_one_round_has_effects_without_a_recommendation() -> No
     release = step.policy.mechanism.simulate(step.policy.contribute(contexts, coins, decided, rewards), rng)
     step = schedule.close(step, release, 6)
     result = schedule.answer(step)
-    assert (result.recommended, result.status) == (None, "learning")
+    assert (result.recommended, result.stage) == (None, "learning")
     truth = {name: MEANS[k, a] - MEANS[k, 0] for k, a, name in spec.effects()}
     truth |= {name: (MEANS[:, a] - MEANS[:, 0]).mean() for a, name in spec.average_effects()}
     assert len(result.estimates) == len(truth) == 10

@@ -89,7 +89,10 @@ async def test_create_needs_the_admin_token(api: Api, headers: dict[str, str]) -
         (SHUFFLED | {"privacy.min_batch": 500}, "privacy.min_batch"),
         (SHUFFLED | {"privacy.min_batch": 100, "privacy.honest_fraction": 0.001}, "privacy.honest_fraction"),
         ({"algorithm.name": "paper-1-ldpmab"}, "algorithm.name"),
-        (SHUFFLED | {"experiment.horizon": 10**10, "experiment.round_growth": 1.0}, "experiment.round_growth"),
+        (
+            SHUFFLED | {"experiment.horizon": 10**10, "experiment.min_round_fraction": 1.0},
+            "experiment.min_round_fraction",
+        ),
     ],
 )
 async def test_bad_specs_are_refused_with_field_and_remedy(api: Api, changes: dict[str, Any], field: str) -> None:
@@ -204,7 +207,7 @@ async def test_state_and_history_describe_the_first_round(api: Api) -> None:
     await api.create(SMALL)
     state = (await api.client.get("/experiments/test/state")).json()
     assert state["version"] == 1
-    assert (state["answer"]["status"], state["answer"]["people"], state["answer"]["parts"]) == ("learning", 0, [])
+    assert (state["answer"]["stage"], state["answer"]["people"], state["answer"]["parts"]) == ("learning", 0, [])
     rounds = (await api.client.get("/experiments/test/history")).json()["rounds"]
     digest = (await api.facts())["digest"]
     expected = {"version": 1, "batch_size": 20, "received": 0, "digest": digest, "cohort": "", "honest": 0}
