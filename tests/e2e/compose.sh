@@ -106,7 +106,7 @@ echo "compose: 9,000 people, version $before before kill -9 and $(version) after
 lacks issuer numpy scipy privateer_server privateer_shuffler privateer_client privateer_lab pip
 if reach issuer "$elsewhere" 9000; then fail "the issuer reaches somebody"; fi
 sed "s/^name = \"peaks-shuffle\"/name = \"$tokens\"/; s/^horizon.*/horizon = $people\nround_size = $people/" \
-  examples/peaks-shuffle.toml | sed "/^round_growth/d; /^model = /a min_batch = $people" |
+  examples/peaks-shuffle.toml | sed "/^min_round_fraction/d; /^model = /a min_batch = $people" |
   curl -fs -X POST "$admin/experiments" -H "Authorization: Bearer $PRIVATEER_ADMIN_TOKEN" \
     -H 'Content-Type: application/toml' --data-binary @- >/dev/null || fail "$tokens is not created"
 without=$(curl -s -o /dev/null -D - -X POST "$shuffler/experiments/$tokens/reports" --data x | tr -d '\r')

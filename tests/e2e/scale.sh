@@ -51,7 +51,7 @@ for id in $(docker ps -q --filter "label=com.docker.compose.project=$project"); 
 done
 echo "scale: databases are hardened, with passwords of their own; every service has limits"
 
-sed "/^round_size/d; s/^round_growth.*/round_growth = 0.0/; s/^horizon.*/horizon = 40000\nround_size = $round/" \
+sed "/^round_size/d; s/^min_round_fraction.*/min_round_fraction = 0.0/; s/^horizon.*/horizon = 40000\nround_size = $round/" \
   examples/peaks-shuffle.toml | sed "/^model = /a min_batch = $round" >"$folder/spec.toml"
 curl -fs --retry 10 -X POST "$admin/experiments" -H "Authorization: Bearer $PRIVATEER_ADMIN_TOKEN" \
   -H 'Content-Type: application/toml' --data-binary @"$folder/spec.toml" >/dev/null || fail "not created"

@@ -45,7 +45,7 @@ def generate_spec(seed: int) -> ArmsSpec:
             "experiment.name": f"run-{seed}",
             "experiment.horizon": rng.randint(4 * size, 8 * size),
             "experiment.round_size": size,
-            "experiment.round_growth": rng.choice((0.0, 0.4)),
+            "experiment.min_round_fraction": rng.choice((0.0, 0.4)),
             "experiment.evaluation_fraction": rng.choice((0.0, 0.34)),
             "experiment.conversion_window_seconds": rng.choice((0.0, 0.0, 1.0)) if model == "local" else 0.0,
             "privacy.model": model,

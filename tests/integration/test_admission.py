@@ -89,7 +89,7 @@ def spec_near_limits(rng: np.random.Generator, name: str) -> Spec:
         shuffled = {"model": "shuffle", "delta": 1e-6, "min_batch": people, "epsilon": 1.0}
         return parse_spec(
             tables(
-                {"experiment.name": name, "experiment.round_size": people, "experiment.round_growth": 0.0}
+                {"experiment.name": name, "experiment.round_size": people, "experiment.min_round_fraction": 0.0}
                 | {"experiment.horizon": 20 * people, "privacy": shuffled}
             )
         )

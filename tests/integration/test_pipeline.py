@@ -80,7 +80,7 @@ CENTRAL = {
     "privacy.model": "central",
     "privacy.delta": 1e-6,
     "experiment.horizon": 3000,
-    "experiment.round_growth": 0.5,
+    "experiment.min_round_fraction": 0.5,
 }
 
 

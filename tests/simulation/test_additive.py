@@ -24,7 +24,7 @@ def reward(name: str, model: str) -> float:
     """The mean of two seeds; all algorithms have rounds that grow alike."""
     tables = tomllib.loads(EXAMPLE.read_text())
     tables["algorithm"], tables["privacy"] = {"name": name}, PROMISES[model]
-    tables["experiment"]["round_growth"] = 0.3 if model in ("none", "central") else 0.1
+    tables["experiment"]["min_round_fraction"] = 0.3 if model in ("none", "central") else 0.1
     return mean_reward(tables, (0, 1))
 
 

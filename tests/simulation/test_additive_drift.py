@@ -33,7 +33,7 @@ def after_a_swap(privacy: dict[str, Any], before: int, memory: float | str) -> t
     """Mean expected rewards of the last rounds before arms change places, and of all rounds after."""
     tables = tomllib.loads(EXAMPLE.read_text())
     features = {name: tables["context"]["features"][name] for name in FEATURES}
-    sizes = {"horizon": 3 * before, "round_size": 1000, "round_growth": 0.0}
+    sizes = {"horizon": 3 * before, "round_size": 1000, "min_round_fraction": 0.0}
     tables |= {
         "experiment": tables["experiment"] | sizes,
         "context": {"features": features},

@@ -49,7 +49,7 @@ def test_two_hundred_seeds_of_a_million_people() -> None:
     changes = {
         "experiment.horizon": 1_000_000,
         "experiment.round_size": 1000,
-        "experiment.round_growth": 0.05,
+        "experiment.min_round_fraction": 0.05,
         "population.name": "peaks",
         "privacy.model": "shuffle",
         "privacy.delta": 1e-6,

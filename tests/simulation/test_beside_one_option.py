@@ -39,7 +39,7 @@ def spec_of(arms, features, population):
             "arms": list(arms),
             "horizon": 50_000,
             "round_size": 100,
-            "round_growth": 0.07,
+            "min_round_fraction": 0.07,
         },
         "context": {"features": features},
         "privacy": {"model": "local", "epsilon": 1.0},

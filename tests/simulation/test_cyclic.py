@@ -33,7 +33,7 @@ def reward(day: Path, name: str, model: str, **hour: Any) -> float:
     """The mean of two seeds."""
     features = {"hour": {"low": 0, "high": 24, **hour}, "age": {"low": 18, "high": 80}}
     tables = {
-        "experiment": {"name": "day", "arms": ["night", "day"], "horizon": 20_000, "round_growth": 0.3},
+        "experiment": {"name": "day", "arms": ["night", "day"], "horizon": 20_000, "min_round_fraction": 0.3},
         "context": {"features": features},
         "privacy": PROMISES[model],
         "algorithm": {"name": name},

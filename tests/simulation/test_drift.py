@@ -18,7 +18,7 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 SLIDE = {"name": "slide", "period": 1000, "step": 0.005}
 SWAP = {"name": "swap", "period": 25_000}
 LOCAL, LOCAL_4, SHUFFLED = ("peaks-local.toml", ()), ("peaks-local.toml", ("privacy.epsilon=4",)), "peaks-shuffle.toml"
-STEADY = (SHUFFLED, ("experiment.round_growth=0",))
+STEADY = (SHUFFLED, ("experiment.min_round_fraction=0",))
 MOST = [
     (LOCAL, None, 2367),
     (LOCAL, SLIDE, 7708),

@@ -156,7 +156,7 @@ def test_learning_with_the_wrong_shares_costs_regret():
             return ()
 
     def regret(kind, seed):
-        changes = SHUFFLE | {"experiment.horizon": 40_000, "experiment.round_growth": 0.1}
+        changes = SHUFFLE | {"experiment.horizon": 40_000, "experiment.min_round_fraction": 0.1}
         run = kind(with_delay(mean=4000.0, **changes), seed)
         while run.step.batch_size:
             run.close_round()

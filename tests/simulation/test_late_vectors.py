@@ -43,7 +43,7 @@ TRUTH = np.array([[0.5, 0.1, -0.15, 0.1, 0.0], [0.45, -0.1, 0.1, 0.0, 0.1]])
     ("name", "settings"),
     [
         ("linear", []),
-        ("linear", ["experiment.round_growth=0"]),
+        ("linear", ["experiment.min_round_fraction=0"]),
         ("generalized-linear", []),
         ("sparse", ["context.features=20", "experiment.round_size=4000"]),
         ("convex-two-point", []),

@@ -39,7 +39,7 @@ ALGORITHMS: dict[str, dict[str, Any]] = {
         "population": {"name": "needles", "coefficients": [0.5, -0.5]},
     },
 }
-TABLE = {"name": "t", "arms": ["a", "b", "c"], "horizon": 6000, "round_size": 1000, "round_growth": 1.0}
+TABLE = {"name": "t", "arms": ["a", "b", "c"], "horizon": 6000, "round_size": 1000, "min_round_fraction": 1.0}
 
 
 def spec_of(algorithm: str, privacy: dict[str, Any]) -> Any:

@@ -79,7 +79,7 @@ def test_every_size_runs(dimension, arms, algorithm):
 @pytest.mark.nightly
 @pytest.mark.parametrize("seed", range(10))
 @pytest.mark.parametrize(
-    "changes", [{}, {"privacy.epsilon": 4.0}, {**SHUFFLE, "experiment.round_growth": 0.07}], ids=str
+    "changes", [{}, {"privacy.epsilon": 4.0}, {**SHUFFLE, "experiment.min_round_fraction": 0.07}], ids=str
 )
 def test_peaks_at_length(changes, seed):
     """80,000 people: no seed is stuck at half of the uniform policy's regret."""

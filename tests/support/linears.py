@@ -24,7 +24,7 @@ def linear_spec(
 ) -> LinearSpec:
     """Return a spec of two arms and, by default, four numbers, under a trust model."""
     data: dict[str, Any] = {
-        "experiment": {"name": "test", "arms": ["a", "b"], "horizon": 20_000, "round_growth": 0.3},
+        "experiment": {"name": "test", "arms": ["a", "b"], "horizon": 20_000, "min_round_fraction": 0.3},
         "context": {"features": features or {f"x{j}": NUMBER for j in range(1, 5)}},
         "privacy": {"model": model, **TRUSTED[model], **(privacy or {})},
         "algorithm": {"name": "linear", **algorithm},

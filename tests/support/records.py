@@ -30,7 +30,7 @@ def _of_messages() -> Spec:
     """Reports of three messages, in rounds that soon grow."""
     spec = linear_spec("shuffle", {"x": NUMBER}, {"local_epsilon_max": 16.0}, messages_per_report=3)
     data = spec.model_dump(exclude_none=True)
-    data["experiment"]["round_growth"] = 1.0
+    data["experiment"]["min_round_fraction"] = 1.0
     return parse_spec(data)
 
 

@@ -9,7 +9,7 @@ name = "small"
 arms = ["a", "b", "c"]
 horizon = {people}
 round_size = 100
-round_growth = 0.3
+min_round_fraction = 0.3
 
 [context.features]
 number = {{ low = 0.0, high = 1.0, missing = true }}

@@ -17,7 +17,7 @@ def sparse_tables(model: str = "central", **changes: Any) -> dict[str, Any]:
     """The tables of a spec: 30 features of three arms, 16,000 people; ``experiment__horizon=...`` changes one."""
     data: dict[str, Any] = {
         "experiment": {
-            "name": "test", "arms": ["a", "b", "c"], "horizon": 16_000, "round_size": 1000, "round_growth": 1.0,
+            "name": "test", "arms": ["a", "b", "c"], "horizon": 16_000, "round_size": 1000, "min_round_fraction": 1.0,
         },
         "context": {"features": 30},
         "reward": {"low": -2.0, "high": 2.0},

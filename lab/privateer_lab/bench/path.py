@@ -86,7 +86,7 @@ class Uploads(NamedTuple):
 
 def bench_spec(name: str, endpoint: str, n_participants: int, rounds: int = 2) -> Spec:
     """Build the spec of an experiment with rounds of ``n_participants`` whose devices report to ``endpoint``."""
-    spec = demo_spec(rounds * n_participants, name=name, round_size=n_participants, round_growth=0.0)
+    spec = demo_spec(rounds * n_participants, name=name, round_size=n_participants, min_round_fraction=0.0)
     trust = next(model for model in TRUST.values() if model.endpoint == endpoint and not model.curated)
     changes = {"model": trust.name, "delta": spec.privacy.delta if trust.batched else 0.0}
     return spec.model_copy(update={"privacy": spec.privacy.model_copy(update=changes)})

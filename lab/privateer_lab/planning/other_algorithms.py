@@ -12,7 +12,7 @@ from privateer_core.spec.spec import Spec
 
 _CONTEXTUAL_QUESTIONS: Final[tuple[type[Question], ...]] = (KeyedMeans, L2VectorSum, FeatureMeans)
 """Questions of contextual algorithms, the default one first."""
-_ROUND_KEYS: Final = ("round_size", "round_growth")
+_ROUND_KEYS: Final = ("round_size", "min_round_fraction")
 
 
 def contextual_algorithms() -> tuple[str, ...]:
@@ -62,7 +62,9 @@ def with_own_rounds(tables: Mapping[str, Any], name: str) -> ArmsSpec | None:
     """
     experiment = {key: setting for key, setting in tables["experiment"].items() if key != "round_size"}
     variant = with_algorithm(dict(tables) | {"experiment": experiment}, name)
-    return variant if variant is not None and variant.experiment.round_growth > 0 else with_algorithm(tables, name)
+    return (
+        variant if variant is not None and variant.experiment.min_round_fraction > 0 else with_algorithm(tables, name)
+    )
 
 
 def to_tables(spec: ArmsSpec) -> dict[str, Any]:

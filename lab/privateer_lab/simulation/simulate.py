@@ -189,7 +189,7 @@ def _warn_of_few_participants(spec: Spec) -> list[str]:
         return []
     return [
         f"with experiment.reports_per_person = {times} the horizon is that of {people:,} people, and rounds have up to "
-        f"{max_batch:,}, each of another person. Raise experiment.horizon, or lower round_growth, round_size or "
+        f"{max_batch:,}, each of another person. Raise experiment.horizon, or lower min_round_fraction, round_size or "
         "reports_per_person"
     ]
 

@@ -57,7 +57,7 @@ class PublishedBanditSpec(BanditSpec):
             raise unsupported_model_error(self.privacy)
         if self.largest_batch() > _MAX_ROUND_SIZE:
             detail = f"rounds have at most {_MAX_ROUND_SIZE} people, where each plays the same arm"
-            raise SpecError(detail, field="experiment.round_size", remedy="lower it, and leave out round_growth")
+            raise SpecError(detail, field="experiment.round_size", remedy="lower it, and leave out min_round_fraction")
         return self
 
     @override

@@ -127,7 +127,7 @@ class Line:
         table = {"name": "slopes", "horizon": people, "round_size": people // rounds, **self.tables["experiment"]}
         promise: Row = {"model": "local", "epsilon": _EPSILON}
         if published:
-            table |= {"round_size": min(people // rounds, _MAX_PUBLISHED_ROUND_SIZE), "round_growth": 0.0}
+            table |= {"round_size": min(people // rounds, _MAX_PUBLISHED_ROUND_SIZE), "min_round_fraction": 0.0}
             promise |= {"delta": _DELTA}
         algorithm = dict(self.tables["algorithm"])
         if published and not self.literal:
@@ -150,7 +150,7 @@ def _ball(loss: str, min_reward: float, **algorithm: Any) -> dict[str, Any]:
 def _contexts(**link: str) -> dict[str, Any]:
     """Return the tables of a spec with two arms and four features, and rounds that grow as in the examples."""
     return {
-        "experiment": {"arms": ["a", "b"], "round_growth": 0.3},
+        "experiment": {"arms": ["a", "b"], "min_round_fraction": 0.3},
         "context": {"features": {f"x{i}": {"low": -1.0, "high": 1.0} for i in range(1, 5)}},
         "algorithm": {"name": "linear", **link},
         "population": {"name": "disjoint", **link},

@@ -68,12 +68,12 @@ def _build_spec(kind: str, people: int, epsilon: float, finds_best: bool) -> Spe
     size = max(10, min(people // _N_ROUNDS, _MAX_ROUND_SIZE))
     table: Row = {"name": "theorems", "arms": [f"arm-{index}" for index in range(_N_ARMS)], "horizon": people}
     promise: Row = {"model": "local", "epsilon": epsilon}
-    name, round_growth = ("bandit", 0.02) if kind == "tight" else ("paper-2-bandit", 0.0)
+    name, min_round_fraction = ("bandit", 0.02) if kind == "tight" else ("paper-2-bandit", 0.0)
     if kind == "published":
         promise["delta"] = _DELTA
     return parse_spec(
         {
-            "experiment": {**table, "round_size": size, "round_growth": round_growth},
+            "experiment": {**table, "round_size": size, "min_round_fraction": min_round_fraction},
             "privacy": promise,
             "algorithm": {"name": name, **({"objective": "best-arm"} if finds_best else {})},
             "population": {"name": "bernoulli"},

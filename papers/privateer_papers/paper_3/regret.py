@@ -130,7 +130,7 @@ def build_spec(features: int, people: int, privacy: Row, size: float = 1.0, roun
                 "arms": ["a", "b", "c", "d", "e"],
                 "horizon": people,
                 "round_size": round_size,
-                "round_growth": 1.0,
+                "min_round_fraction": 1.0,
             },
             "context": {"features": features},
             "reward": {"low": -2.0, "high": 2.0},

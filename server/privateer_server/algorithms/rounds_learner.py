@@ -75,7 +75,7 @@ class RoundsLearner(ABC, Generic[SpecT, StateT, PolicyT]):
     state_type: type[Any]
     repeats: bool = False
     publishes_result: bool = True
-    growth: tuple[str, str] = ("experiment.round_growth", "the people in all")
+    growth: tuple[str, str] = ("experiment.min_round_fraction", "the people in all")
     inherited_fields: tuple[str, ...] = "algorithm", "experiment.arms", "experiment.retired_arms", "context", "reward"
 
     def __init__(self, spec: SpecT) -> None:

@@ -196,7 +196,7 @@ class SparseSpec(ArmsSpec):
     @classmethod
     def _instance(cls, privacy: Mapping[str, Any]) -> Self:
         """Return a small instance with three features and this promise."""
-        sizes = {"horizon": 1500, "round_size": 500, "round_growth": 1.0}
+        sizes = {"horizon": 1500, "round_size": 500, "min_round_fraction": 1.0}
         tables = {
             "experiment": {"name": "test", "arms": ["a", "b", "c"], **sizes},
             "context": {"features": 3},

@@ -54,7 +54,7 @@ class ExperimentSize(NamedTuple):
     min_participants: int
     rounds: Sequence[RoundSize]
     is_shuffled: bool
-    growth: tuple[str, str] = ("experiment.round_size", "experiment.round_growth")
+    growth: tuple[str, str] = ("experiment.round_size", "experiment.min_round_fraction")
 
     def find_refusals(
         self, server: ServerLimits | None = None, shuffler: ShufflerLimits | None = None

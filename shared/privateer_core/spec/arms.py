@@ -91,7 +91,7 @@ class ArmsTable(ExperimentTable):
     round_size: int = Field(default=1000, ge=1, le=1_000_000)
     # a later round has at least this share of the participants so far; by default 0, or .3 where ``reward.base_rate``
     # says that rewards are rare and noise is added to a round
-    round_growth: float = Field(default=0.0, ge=0, le=1, allow_inf_nan=False)
+    min_round_fraction: float = Field(default=0.0, ge=0, le=1, allow_inf_nan=False)
     # arms that participants no longer get. Their names stay, so that no later arm can be confused with them.
     retired_arms: tuple[str, ...] = Field(default=(), max_length=ARMS_MAX)
     # share of participants, up to .5, who measure the gain of choosing by context: at the end, public coins give them
@@ -146,10 +146,10 @@ class ArmsSpec(Spec):
             return spec
         table, privacy, rate = spec.experiment, spec.privacy, spec.reward.base_rate
         defaults: dict[str, Any] = {}
-        if rate is not None and "round_growth" not in table.model_fields_set and privacy.trust.hides_arms:
+        if rate is not None and "min_round_fraction" not in table.model_fields_set and privacy.trust.hides_arms:
             fraction = (rate - spec.reward.low) / spec.reward.span
-            defaults |= {"round_growth": _RARE_GROWTH} if min(fraction, 1 - fraction) < _RARE_RATE else {}
-        is_growing = defaults.get("round_growth", table.round_growth) > 0
+            defaults |= {"min_round_fraction": _RARE_GROWTH} if min(fraction, 1 - fraction) < _RARE_RATE else {}
+        is_growing = defaults.get("min_round_fraction", table.min_round_fraction) > 0
         if is_growing and privacy.trust.batched and "round_size" not in table.model_fields_set:
             defaults["round_size"] = min(privacy.min_batch, table.horizon)
         # A default first round stays a default: it depends on the promise, which may be changed.
@@ -308,7 +308,7 @@ class ArmsSpec(Spec):
 
     @property
     def _sizes(self) -> RoundSizes:
-        return RoundSizes(self.experiment.round_size, self.experiment.round_growth, self.smallest_batch)
+        return RoundSizes(self.experiment.round_size, self.experiment.min_round_fraction, self.smallest_batch)
 
     def count_participants(self, cohort: str) -> int:
         """Return the maximum number of a cohort's participants whose reports are for the learner."""

@@ -37,6 +37,6 @@ def half_life_concerns(shortest: float, largest_batch: int) -> list[str]:
         return []
     return [
         f"with algorithm.half_life rounds of up to {largest_batch:,} people are too large: what moves is not noticed "
-        "before a round closes. Lower experiment.round_growth or round_size, so that none has more than "
+        "before a round closes. Lower experiment.min_round_fraction or round_size, so that none has more than "
         f"{max_round_size:,}"
     ]

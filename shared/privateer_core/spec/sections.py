@@ -83,6 +83,7 @@ _RENAMED: Final = {
     "experiment.people": "experiment.participants",
     "experiment.report_period": "experiment.report_period_seconds",
     "experiment.retired": "experiment.retired_arms",
+    "experiment.round_growth": "experiment.min_round_fraction",
     "privacy.arms": "privacy.arm_visibility",
     "reward.adjust": "reward.covariates",
     "reward.deviation": "reward.standard_deviation",

@@ -38,7 +38,7 @@ class Capabilities:
     coins_decide: bool = False  # public coins alone choose, independent of the context
     context_decides: bool = False  # the context chooses the arm, with coins
     reports_one_option: bool = False  # a report is about the participant's option alone
-    rounds_grow: bool = True  # by ``round_growth``
+    rounds_grow: bool = True  # by ``min_round_fraction``
     has_many_features: bool = False  # features have separate terms
     arms_max: int = ARMS_MAX
     idle_keys: frozenset[str] = frozenset()  # keys of ``[privacy]`` without effect

@@ -254,9 +254,9 @@ def test_a_batch_of_contexts_gets_the_same_arms_as_single_contexts():
     assert [int(score.argmax()) for score in scores] == arms.tolist()
 
 
-def test_the_default_round_growth_is_larger_where_a_curator_adds_noise_to_each_round():
-    assert [spec_of(model).experiment.round_growth for model in PROMISES] == [0.3, 0.3, 0.1, 0.1]
-    assert spec_of("central", experiment={"round_growth": 0.0}).experiment.round_growth == 0
+def test_the_default_min_round_fraction_is_larger_where_a_curator_adds_noise_to_each_round():
+    assert [spec_of(model).experiment.min_round_fraction for model in PROMISES] == [0.3, 0.3, 0.1, 0.1]
+    assert spec_of("central", experiment={"min_round_fraction": 0.0}).experiment.min_round_fraction == 0
 
 
 def test_reports_on_all_questions_have_the_same_alphabet():

@@ -56,7 +56,7 @@ def test_impossible_specs_are_refused_with_a_remedy(sections, field):
 
 def test_published_rounds_are_small():
     with pytest.raises(SpecError) as refused:
-        parse_spec(tables(**PAPER, experiment={"round_growth": 0.5}))
+        parse_spec(tables(**PAPER, experiment={"min_round_fraction": 0.5}))
     assert refused.value.field == "experiment.round_size"
 
 

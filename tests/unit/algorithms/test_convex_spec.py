@@ -35,7 +35,11 @@ def tables(**changes):
         ({"algorithm": {"lipschitz": float("inf")}}, "algorithm.lipschitz", ""),
         ({"algorithm": {"standard_deviation": 1.1}}, "algorithm.standard_deviation", "at most 1, the range of rewards"),
         ({"algorithm": {"standard_deviation": 0.1, **ONE}}, "algorithm.standard_deviation", "does nothing"),
-        ({"algorithm": ONE, "experiment": {"round_growth": 0.1}}, "experiment.round_growth", "strong_convexity"),
+        (
+            {"algorithm": ONE, "experiment": {"min_round_fraction": 0.1}},
+            "experiment.min_round_fraction",
+            "strong_convexity",
+        ),
         ({"experiment": {"round_size": 5000}}, "experiment.round_size", "horizon"),
         (
             {"experiment": WINDOW, "privacy": {"delta": 1e-5}, **PUBLISHED},

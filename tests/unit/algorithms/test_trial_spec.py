@@ -31,7 +31,7 @@ REFUSED: dict[str, tuple[str, ...]] = {
     "algorithm.min_allocation": ("algorithm.min_allocation=0.34",),
     "algorithm.allocation_ratio": ("algorithm.allocation_ratio=[0.92, 0.04, 0.04]",),
     "algorithm.stopping_rules": ("algorithm.stopping_rules=['futility']",),
-    "experiment.round_growth": ("experiment.round_growth=0.5",),
+    "experiment.min_round_fraction": ("experiment.min_round_fraction=0.5",),
     "privacy.min_batch": ("privacy.min_batch=3000",),
     "privacy.calibration": ("privacy.calibration=published",),
 }

@@ -26,7 +26,7 @@ DELTA = 1e-6
 
 def returning_spec(model: str, times: int = 5, **privacy: object) -> AdditiveSpec:
     """Return a spec of four features with several reports per participant."""
-    spec = spec_of(model, experiment={"round_growth": 0.0, "reports_per_person": times}, privacy=privacy)
+    spec = spec_of(model, experiment={"min_round_fraction": 0.0, "reports_per_person": times}, privacy=privacy)
     assert isinstance(spec, AdditiveSpec)
     return spec
 

@@ -23,7 +23,7 @@ MECHANISMS = {"shuffle": VectorSymbol, "central": CentralVectors}
 def returning_spec(model: str, times: int = 5) -> Spec:
     """Return a linear spec with rounds of equal size and several reports per participant."""
     data = linear_spec(model).model_dump(mode="json", exclude_none=True)
-    data["experiment"] |= {"round_growth": 0.0, "reports_per_person": times}
+    data["experiment"] |= {"min_round_fraction": 0.0, "reports_per_person": times}
     return parse_spec(data)
 
 

@@ -59,8 +59,8 @@ BAD = [
     ({"experiment.horizon": 999}, "experiment.round_size", "at most experiment.horizon"),
     ({"experiment.round_size": 0}, "experiment.round_size", "greater than or equal to 1"),
     ({"experiment.round_size": 10.5}, "experiment.round_size", "integer"),
-    ({"experiment.round_growth": -0.1}, "experiment.round_growth", "greater than or equal to 0"),
-    ({"experiment.round_growth": math.nan}, "experiment.round_growth", None),
+    ({"experiment.min_round_fraction": -0.1}, "experiment.min_round_fraction", "greater than or equal to 0"),
+    ({"experiment.min_round_fraction": math.nan}, "experiment.min_round_fraction", None),
     ({"context.features": {}}, "context.features", "at least 1"),
     ({"context.features": {f"x{j}": {"low": 0, "high": 1} for j in range(21)}}, "context.features", "at most 20"),
     ({"context.features.x1.high": 0.0}, "context.features.x1", "low must be below high"),
@@ -210,7 +210,7 @@ def test_fixed_rounds_end_at_the_horizon():
 
 
 def test_rounds_grow_with_the_invited_participants():
-    sizes = list(rounds(make_spec({"experiment.horizon": 30_000, "experiment.round_growth": 0.1})))
+    sizes = list(rounds(make_spec({"experiment.horizon": 30_000, "experiment.min_round_fraction": 0.1})))
     assert sum(sizes) == 30_000
     n_invited = 0
     for size in sizes[:-1]:
@@ -283,7 +283,7 @@ def test_no_round_breaks_its_bounds(size, n_after_first, growth, model, fewest):
     changes = {
         "experiment.round_size": size,
         "experiment.horizon": size + n_after_first,
-        "experiment.round_growth": growth,
+        "experiment.min_round_fraction": growth,
         "privacy.model": model,
         "privacy.min_batch": fewest,
     }

@@ -14,7 +14,7 @@ from tests.support.publications import published
 from tests.support.specs import make_spec, tables
 
 SHUFFLE = {"privacy.model": "shuffle", "privacy.delta": 1e-6}
-GROWING = {"name": "test", "arms": ["a", "b", "c"], "horizon": 20_000, "round_growth": 0.1}
+GROWING = {"name": "test", "arms": ["a", "b", "c"], "horizon": 20_000, "min_round_fraction": 0.1}
 
 
 def growing_spec(epsilon, **privacy) -> Any:
@@ -42,7 +42,7 @@ def test_stated_limits_are_kept(cap):
 
 def test_first_rounds_are_small_only_where_later_ones_grow():
     sections = tables({**SHUFFLE, "privacy.epsilon": 4.0})
-    spec: Any = parse_spec(sections | {"experiment": GROWING | {"round_growth": 0.0}})
+    spec: Any = parse_spec(sections | {"experiment": GROWING | {"min_round_fraction": 0.0}})
     assert spec.experiment.round_size == 1000
 
 

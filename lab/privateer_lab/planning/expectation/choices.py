@@ -223,9 +223,11 @@ def _vary_sizes(spec: Spec) -> Iterator[VariedSpec]:
         target = max(1, int(n_participants * times))
         yield from _vary(spec, "people", f"{target:,} people", {key: target})
     if isinstance(spec, ArmsSpec):
-        round_size, growth = spec.experiment.round_size, spec.experiment.round_growth
+        round_size, growth = spec.experiment.round_size, spec.experiment.min_round_fraction
         if spec.capabilities.rounds_grow and growth < _TRIED_GROWTH / 2:
-            yield from _vary(spec, "rounds", f"rounds that grow by {_TRIED_GROWTH:g}", {"round_growth": _TRIED_GROWTH})
+            yield from _vary(
+                spec, "rounds", f"rounds that grow by {_TRIED_GROWTH:g}", {"min_round_fraction": _TRIED_GROWTH}
+            )
         min_batch_size = spec.smallest_batch
         for target in (round_size * _ROUND_SIZE_FACTOR, max(min_batch_size, round_size // _ROUND_SIZE_FACTOR)):
             if target != round_size:

@@ -152,7 +152,7 @@ class AdditiveSpec(ArmsSpec):
     def _set_default_rounds(self) -> Self:
         """Return the spec with the default size and growth of rounds, and finer default bins if there is no noise."""
         growth = 0.0 if self.has_half_life else _ROUND_GROWTHS[0 if self.privacy.trust.curated else 1]
-        defaults: dict[str, Any] = {"round_growth": growth}
+        defaults: dict[str, Any] = {"min_round_fraction": growth}
         if not (self.privacy.trust.promises or self.has_half_life):
             defaults["round_size"] = _NOISELESS_ROUND_SIZE
         elif self.has_coin_plan and not self.privacy.trust.batched:

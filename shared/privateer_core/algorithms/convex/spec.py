@@ -70,7 +70,7 @@ class ConvexTable(ExperimentTable):
     round_size: int = Field(default=1000, ge=1, le=1_000_000)  # participants of the first round
     # a later round has at least this share of the participants so far; for strongly convex losses alone, whose steps
     # get shorter
-    round_growth: float = Field(default=0.0, ge=0, le=1, allow_inf_nan=False)
+    min_round_fraction: float = Field(default=0.0, ge=0, le=1, allow_inf_nan=False)
 
 
 class ConvexSection(Section):
@@ -145,8 +145,10 @@ class ConvexSpec(Spec):
             _refuse("experiment.conversion_window_seconds", detail, "set it so, or remove the window")
         if experiment.round_size > experiment.horizon:
             _refuse("experiment.round_size", "must be at most experiment.horizon", "lower it")
-        if experiment.round_growth and not self.algorithm.strong_convexity:
-            _refuse("experiment.round_growth", "needs algorithm.strong_convexity above 0", "set that, or remove this")
+        if experiment.min_round_fraction and not self.algorithm.strong_convexity:
+            _refuse(
+                "experiment.min_round_fraction", "needs algorithm.strong_convexity above 0", "set that, or remove this"
+            )
         if privacy.trust.batched and privacy.min_batch > experiment.round_size:
             _refuse("privacy.min_batch", "must be at most experiment.round_size", "lower it, or raise that")
         if self.algorithm.standard_deviation > self.reward.span:
@@ -171,7 +173,7 @@ class ConvexSpec(Spec):
 
     @property
     def _sizes(self) -> RoundSizes:
-        return RoundSizes(self.experiment.round_size, self.experiment.round_growth, self.smallest_batch)
+        return RoundSizes(self.experiment.round_size, self.experiment.min_round_fraction, self.smallest_batch)
 
     @override
     def count_unreachable(self, cohort: str, n_reported: int) -> int:

@@ -147,7 +147,12 @@ class LinearSpec(ArmsSpec):
         return, their reports of several rounds would add up in all later sums.
         """
         trust, table = self.privacy.trust, self.experiment
-        if self.moment_share == 1 or table.round_growth or self.reports > 1 or not (trust.curated and trust.promises):
+        if (
+            self.moment_share == 1
+            or table.min_round_fraction
+            or self.reports > 1
+            or not (trust.curated and trust.promises)
+        ):
             return 0
         steps = -(-table.horizon // self.first_batch(""))
         return steps if steps > 1 and RunningVectors.can_store_noise(self.ball, steps) else 0

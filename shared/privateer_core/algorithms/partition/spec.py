@@ -103,7 +103,7 @@ class PartitionSpec(ArmsSpec):
         """Return a small instance with two features, this promise and these keys of ``[algorithm]``."""
         unit = {"low": 0.0, "high": 1.0}
         data = {
-            "experiment": {"name": "test", "arms": ["a", "b", "c"], "horizon": 20_000, "round_growth": 0.1},
+            "experiment": {"name": "test", "arms": ["a", "b", "c"], "horizon": 20_000, "min_round_fraction": 0.1},
             "context": {"features": {"x1": unit, "x2": unit}},
             "privacy": privacy,
             "algorithm": {"name": "partition", **algorithm},

@@ -69,9 +69,9 @@ class TrialSpec(ArmsSpec):
         return self
 
     def _check_growth(self) -> None:
-        if self.experiment.round_growth != ArmsTable.model_fields["round_growth"].default:
+        if self.experiment.min_round_fraction != ArmsTable.model_fields["min_round_fraction"].default:
             detail = "does nothing under this algorithm: each look has 1.5 times the people of the one before"
-            raise SpecError(detail, field="experiment.round_growth", remedy="remove it, or set algorithm.looks")
+            raise SpecError(detail, field="experiment.min_round_fraction", remedy="remove it, or set algorithm.looks")
 
     def _check_segments(self) -> None:
         """Refuse unknown features, too many segments or keys, and shares that do not fit the segments."""

@@ -58,11 +58,11 @@ def test_there_is_one_algorithm_by_features_for_each_question_and_one_without():
 
 def test_a_growth_that_is_an_algorithms_own_is_not_that_of_others():
     arms_spec = with_algorithm(TABLES, "additive")
-    grown = with_algorithm(TABLES | {"experiment": {**TABLES["experiment"], "round_growth": 0.2}}, "additive")
+    grown = with_algorithm(TABLES | {"experiment": {**TABLES["experiment"], "min_round_fraction": 0.2}}, "additive")
     assert arms_spec is not None
     assert grown is not None
-    assert "round_growth" not in to_tables(arms_spec)["experiment"]
-    assert to_tables(grown)["experiment"]["round_growth"] == pytest.approx(0.2)
+    assert "min_round_fraction" not in to_tables(arms_spec)["experiment"]
+    assert to_tables(grown)["experiment"]["min_round_fraction"] == pytest.approx(0.2)
 
 
 def test_people_who_are_fewer_than_a_usual_round_have_other_algorithms():

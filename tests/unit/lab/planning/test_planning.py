@@ -132,12 +132,12 @@ def test_the_interval_of_two_seeds_is_as_wide_as_it_must_be() -> None:
 def test_rounds_that_are_too_large_for_a_memory_are_a_warning(
     growth: str, warns: bool, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    grows = ("--set", "algorithm.half_life=auto", "--set", f"experiment.round_growth={growth}", "--users", "9000")
+    grows = ("--set", "algorithm.half_life=auto", "--set", f"experiment.min_round_fraction={growth}", "--users", "9000")
     for command in ("simulate", "plan"):
         args = ("--seeds", "1", "--jobs", "1", *(("--models", "local", "--epsilons", "4") if command == "plan" else ()))
         code, out, _ = run(capsys, command, SPEC, *grows, *args, "--json")
         assert code == 0
-        assert sum("experiment.round_growth" in warning for warning in json.loads(out)["warnings"]) == warns
+        assert sum("experiment.min_round_fraction" in warning for warning in json.loads(out)["warnings"]) == warns
         words = " ".join(run(capsys, command, SPEC, *grows, *args)[1].split())
         assert ("warning: with algorithm.half_life rounds of up to" in words) is warns
 

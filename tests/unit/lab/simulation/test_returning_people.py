@@ -54,7 +54,7 @@ def test_people_return_and_are_in_no_round_twice(model, times):
 @pytest.mark.parametrize(("model", "times"), [("shuffle", 4), ("central", 4), ("local", 1)])
 def test_people_with_vectors_come_back_as_well(model, times):
     data = linear_spec(model, population={"name": "disjoint"}).model_dump(mode="json", exclude_none=True)
-    data["experiment"] |= {"horizon": 1200, "round_size": 300, "round_growth": 0.0, "reports_per_person": 4}
+    data["experiment"] |= {"horizon": 1200, "round_size": 300, "min_round_fraction": 0.0, "reports_per_person": 4}
     data["privacy"] |= {"min_batch": 100}
     sim = make_simulation(parse_spec(data), 0)
     rounds = visits(sim)

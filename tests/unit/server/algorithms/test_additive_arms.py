@@ -24,7 +24,7 @@ PROMISES = ("central", "shuffle", "local-4", "local-2")
 def spec_under(promise: str, batch: int = BATCH) -> Any:
     """Return a spec with reports within an hour; the name has the model, and an epsilon that is not the default."""
     model, _, epsilon = promise.partition("-")
-    sizes = {"round_size": batch, "round_growth": 0.0, "horizon": 200_000, "conversion_window_seconds": 3600.0}
+    sizes = {"round_size": batch, "min_round_fraction": 0.0, "horizon": 200_000, "conversion_window_seconds": 3600.0}
     return spec_of(model, privacy={"epsilon": float(epsilon)} if epsilon else {}, experiment=sizes)
 
 

@@ -104,9 +104,9 @@ def test_the_share_of_arms_by_coins_follows_the_memory() -> None:
 
 
 def test_rounds_have_equal_sizes_by_default_where_evidence_fades() -> None:
-    assert spec_of("central", algorithm={"half_life": 4000}).experiment.round_growth == 0
-    assert spec_of("central", algorithm={"half_life": "none"}).experiment.round_growth == 0.3
-    grown = spec_of("central", algorithm={"half_life": 4000}, experiment={"round_growth": 0.3})
+    assert spec_of("central", algorithm={"half_life": 4000}).experiment.min_round_fraction == 0
+    assert spec_of("central", algorithm={"half_life": "none"}).experiment.min_round_fraction == 0.3
+    grown = spec_of("central", algorithm={"half_life": 4000}, experiment={"min_round_fraction": 0.3})
     (warning,) = [concern for concern in grown.concerns() if "algorithm.half_life" in concern]
     assert "so that none has more than 2,000" in warning
 

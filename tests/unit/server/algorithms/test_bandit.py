@@ -166,7 +166,7 @@ def test_lil_ucb_stops_when_one_arm_has_nine_times_the_plays_of_the_others():
                 "privacy.delta=1e-6",
                 "privacy.min_batch=500",
                 "privacy.arm_visibility=hidden",
-                "experiment.round_growth=0",
+                "experiment.min_round_fraction=0",
             ),
             0.06,
         ),
@@ -267,7 +267,7 @@ def test_new_arms_are_tried_and_estimates_stay():
 def test_published_losses_reach_the_sampling_rule_unchanged():
     """A loss of -1/4 around the middle, by a share of a tenth: -2.5 for each of 20 people."""
     settings = ("algorithm.name=paper-2-bandit", "privacy.delta=1e-6")
-    spec = example("bandit", *settings, "experiment.round_size=20", "experiment.round_growth=0")
+    spec = example("bandit", *settings, "experiment.round_size=20", "experiment.min_round_fraction=0")
     schedule = Schedule(spec)
     step: Any = schedule.open(3)
     mechanism = step.policy.terms.mechanism

@@ -18,7 +18,7 @@ from tests.support.linears import linear_spec
 
 def spec_of(model="central", **table):
     data = linear_spec(model).model_dump(mode="json", exclude_none=True)
-    data["experiment"] |= {"round_growth": 0.0, "round_size": 2000, **table}
+    data["experiment"] |= {"min_round_fraction": 0.0, "round_size": 2000, **table}
     return parse_section(type(linear_spec()), data)
 
 
@@ -27,7 +27,7 @@ def test_rounds_of_equal_size_under_central_privacy_are_released_as_running_sums
     mechanism = Schedule(spec_of()).open(1).policy.terms.mechanism
     assert isinstance(mechanism, RunningVectors)
     assert (mechanism.kind, mechanism.steps) == ("root", 10)
-    for other in (spec_of(round_growth=0.3), spec_of("none"), spec_of("local"), spec_of(round_size=20_000)):
+    for other in (spec_of(min_round_fraction=0.3), spec_of("none"), spec_of("local"), spec_of(round_size=20_000)):
         assert (other.steps, type(learner(other))) == (0, ResidualLearner)
         assert not isinstance(Schedule(other).open(1).policy.terms.mechanism, RunningVectors)
 

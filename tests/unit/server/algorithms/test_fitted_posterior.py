@@ -196,7 +196,7 @@ def test_the_fitted_prior_reduces_the_regret_of_thirty_close_arms(monkeypatch):
     gaps = np.append(0.0, np.linspace(0.02, 0.05, 29))
     data = BanditSpec.instances()["local"].model_dump(mode="json", exclude_none=True)
     data["experiment"] |= {"arms": [f"a{k}" for k in range(30)], "horizon": 250_000}
-    data["experiment"] |= {"round_size": 1000, "round_growth": 0.02}
+    data["experiment"] |= {"round_size": 1000, "min_round_fraction": 0.02}
     data["privacy"]["epsilon"] = 4.0
     spec = parse_spec(data)
     assert np.mean([reward_lost(spec, seed, gaps) for seed in range(100)]) < 0.138

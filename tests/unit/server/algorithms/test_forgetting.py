@@ -224,10 +224,10 @@ def test_an_algorithm_without_memory_refuses_it():
 
 
 def test_rounds_that_grow_too_large_for_the_memory_are_a_concern():
-    grows = {"experiment.round_growth": 0.07, "experiment.horizon": 100_000}
-    assert make_spec({**grows, "experiment.round_growth": 0.02, **AUTO}).concerns() == []
+    grows = {"experiment.min_round_fraction": 0.07, "experiment.horizon": 100_000}
+    assert make_spec({**grows, "experiment.min_round_fraction": 0.02, **AUTO}).concerns() == []
     assert make_spec({**grows, "algorithm.half_life": 50_000}).concerns() == []
     assert make_spec(grows).concerns() == []
     (concern,) = make_spec({**grows, **AUTO}).concerns()
-    assert "experiment.round_growth" in concern
+    assert "experiment.min_round_fraction" in concern
     assert "2,000" in concern

@@ -349,7 +349,12 @@ def test_own_reports_trigger_an_update_after_a_large_source(is_own):
     assert after.posterior.computed == after.hyperparameters.fitted == (5100 if is_own else 5000)
 
 
-RARE = {"privacy.model": "none", "privacy.epsilon": None, "experiment.round_size": 500, "experiment.round_growth": 0.2}
+RARE = {
+    "privacy.model": "none",
+    "privacy.epsilon": None,
+    "experiment.round_size": 500,
+    "experiment.min_round_fraction": 0.2,
+}
 
 
 def double_one_rare_offer(contexts):

@@ -104,12 +104,12 @@ def test_an_arm_with_a_negative_estimate_is_explored_again():
 def test_rounds_of_rare_rewards_grow_where_each_has_noise(model, grows):
     """The growth in the spec wins, and all readers of the spec have the same default."""
     data = BanditSpec.instances()[model].model_dump(exclude_none=True)
-    growth = data["experiment"].pop("round_growth")
-    assert parse_section(BanditSpec, data).experiment.round_growth == growth == 0
+    growth = data["experiment"].pop("min_round_fraction")
+    assert parse_section(BanditSpec, data).experiment.min_round_fraction == growth == 0
     for rate, expected in ((0.01, grows), (0.99, grows), (0.2, 0.0)):
         data["reward"] = {"base_rate": rate}
         section = parse_section(BanditSpec, data)
-        assert section.experiment.round_growth == expected
+        assert section.experiment.min_round_fraction == expected
         assert BanditSpec.model_validate_json(section.model_dump_json()) == section
-        chosen = data | {"experiment": data["experiment"] | {"round_growth": 0.0}}
-        assert parse_section(BanditSpec, chosen).experiment.round_growth == 0
+        chosen = data | {"experiment": data["experiment"] | {"min_round_fraction": 0.0}}
+        assert parse_section(BanditSpec, chosen).experiment.min_round_fraction == 0

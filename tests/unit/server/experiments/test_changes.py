@@ -163,9 +163,11 @@ async def test_rounds_that_no_request_may_carry_are_refused_when_the_horizon_gro
     }
     async with serving(create_app(small)) as client:
         api = Api(client)
-        assert (await api.create({**shuffled, "experiment.horizon": 1000, "experiment.round_growth": 0.5})).is_success
+        assert (
+            await api.create({**shuffled, "experiment.horizon": 1000, "experiment.min_round_fraction": 0.5})
+        ).is_success
         problem = assert_problem(await change(api, "extend", {"horizon": 1_000_000}), 422, "spec-invalid")
-        assert problem["field"] == "experiment.round_growth"
+        assert problem["field"] == "experiment.min_round_fraction"
 
 
 async def test_a_retired_arm_has_no_share_from_the_next_policy_on(api: Api) -> None:

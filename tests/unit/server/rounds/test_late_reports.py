@@ -124,7 +124,7 @@ async def test_the_learner_gets_the_policy_mix_of_reports_with_ages(
 
     monkeypatch.setattr(Schedule, "learn", noting)
     spec = linear_spec("local").model_dump(mode="json", exclude_none=True)
-    spec["experiment"] |= {"round_size": 20, "round_growth": 0.0, "conversion_window_seconds": 150.0}
+    spec["experiment"] |= {"round_size": 20, "min_round_fraction": 0.0, "conversion_window_seconds": 150.0}
     clock.time = SystemClock().now()
     async with serving(create_app(settings, clock)) as client:
         api = Api(client)
