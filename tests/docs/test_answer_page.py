@@ -82,7 +82,7 @@ def test_the_page_shows_the_printed_answer_of_a_test_with_segments(capsys: pytes
     ]
     country, arm, reward = zip(*rows, strict=True)
     analysis = lab.analyze({"country": country, "arm": arm, "reward": reward}, segments=["country"])
-    print_finished(analysis.found.conclusion, analysis.answer, analysis.rests)
+    print_finished(analysis.result.conclusion, analysis.answer, analysis.rests)
     printed = capsys.readouterr().out
     assert printed.startswith(SHOWN[2])
     assert "Shares of people are counted.\n" in printed  # nothing is said of others, who are nobody

@@ -256,7 +256,7 @@ def test_a_round_with_fewer_reports_than_the_specs_minimum_is_refused() -> None:
 
 def test_a_batch_below_min_batch_is_refused() -> None:
     spec = make_spec(SHUFFLE)
-    terms = terms_of(spec, batch_size=900)
+    terms = terms_of(spec, batch=900)
     with pytest.raises(TermsRefused) as refusal:
         verify(terms, spec, "", facts_of(spec, terms), WIDE)
     assert refusal.value.field == "least"
