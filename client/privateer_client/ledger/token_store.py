@@ -77,9 +77,9 @@ class TokenStore:
         """
         location = (self._person, report.experiment, report.endpoint)
         with self._file.transaction() as database:
-            tied_rows = self._execute(f"SELECT token FROM outbox WHERE {_REPORT}", *report)
-            if not tied_rows or tied_rows[0][0]:
-                return tied_rows[0][0] if tied_rows else None
+            tied = database.execute(f"SELECT token FROM outbox WHERE {_REPORT}", (self._person, *report)).fetchone()
+            if tied is None or tied[0]:
+                return tied and bytes(tied[0])
             query = f"SELECT input, token FROM tokens WHERE {_ROW} AND token <> x'' AND expires > ? LIMIT 1"
             row = database.execute(query, (*location, int(self._clock.now()))).fetchone()
             if row is None:

@@ -73,9 +73,9 @@ class Policy(ABC):
     def tells_age(self) -> bool:
         """Whether a report contains the age of its decision in versions, as when it has the coins of the choice.
 
-        Reports of a batch never do: ages would distinguish them.
+        Reports of a batch never do: ages would distinguish them. Nor do reports of a source, whose arms are past.
         """
-        return not (self.fresh_coins or self.terms.trust.batched)
+        return not (self.fresh_coins or self.cohort or self.terms.trust.batched)
 
     @property
     def timeless(self) -> bool:

@@ -31,12 +31,6 @@ class PartitionPolicy(AskedBins, ArmsPolicy):
 
     @property
     @override
-    def tells_age(self) -> bool:
-        """Whether a report contains its age; reports of a source do not."""
-        return super().tells_age and not self.cohort
-
-    @property
-    @override
     def timeless(self) -> bool:
         return self.fresh_coins or not self.terms.trust.batched
 
