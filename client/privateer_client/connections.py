@@ -19,6 +19,7 @@ from typing import Final
 from urllib.parse import SplitResult, unquote, urlsplit
 from urllib.request import getproxies, proxy_bypass
 
+import certifi
 from typing_extensions import override
 
 from privateer_client.delivery import (
@@ -201,10 +202,14 @@ def _proxy(service: SplitResult) -> SplitResult | None:
 
 @cache
 def _public_authorities() -> ssl.SSLContext:
-    """Return the TLS context with the trusted authorities, which all clients share, since loading is slow."""
-    import httpx
+    """Return the TLS context with the trusted authorities, which all clients share, since loading is slow.
 
-    return httpx.create_ssl_context()
+    As for curl and httpx, ``SSL_CERT_FILE`` or else ``SSL_CERT_DIR`` may name them.
+    """
+    file, folder = os.environ.get("SSL_CERT_FILE"), os.environ.get("SSL_CERT_DIR")
+    if file or not folder:
+        return ssl.create_default_context(cafile=file or certifi.where())
+    return ssl.create_default_context(capath=folder)
 
 
 def _has_ended(connection: socket) -> bool:

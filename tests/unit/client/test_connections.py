@@ -1,11 +1,15 @@
 """Connections are new for each request of a single participant, shared among many participants, and time out."""
 
 import os
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from threading import Thread
 
+import certifi
 import pytest
 
 from privateer_client import Client
@@ -121,3 +125,20 @@ async def test_an_event_loop_asks_in_threads(service: Service) -> None:
     assert {answer and answer.body for answer in answers} == {b"ok"}
     assert service.connections == 1
     await exchange.close()
+
+
+def test_tls_trusts_the_named_authorities_and_loads_no_httpx(tmp_path: Path) -> None:
+    """A context that ignores the environment has more than 100 authorities."""
+    end = "-----END CERTIFICATE-----\n"
+    (tmp_path / "one.pem").write_text(Path(certifi.where()).read_text().partition(end)[0] + end)
+    code = """import sys
+from privateer_client.connections import _public_authorities
+print(len(_public_authorities().get_ca_certs()), "httpx" in sys.modules)"""
+
+    def load(**environment: str) -> list[str]:
+        named = {name: text for name, text in os.environ.items() if not name.startswith("SSL_CERT_")} | environment
+        return subprocess.check_output([sys.executable, "-c", code], env=named, text=True).split()
+
+    assert int(load()[0]) > 100
+    assert load(SSL_CERT_FILE=str(tmp_path / "one.pem"), SSL_CERT_DIR=str(tmp_path)) == ["1", "False"]
+    assert load(SSL_CERT_DIR=str(tmp_path)) == ["0", "False"]
