@@ -71,6 +71,9 @@ def plan(
         int | None,
         Option(min=1, max=SEEDS_MAX, help="Instead, run each line to its end so many times, however long it takes."),
     ] = None,
+    details: Annotated[
+        bool, Option(help="Also print what first rounds ask for, and by which batches a report may cost more.")
+    ] = False,
     plot: Annotated[Path | None, Option(help="Draw regret against people, as PNG and SVG of this name.")] = None,
     jobs: Jobs = None,
     backend: On = "processes",
@@ -120,8 +123,7 @@ def plan(
     if as_json:
         print_json(result)
     else:
-        _print_expectation(expected, result)
-        _print_budgets(budgets, choose_unit(expected))
+        _print_expectation(expected, result, budgets, details=details)
     if plot is not None:
         from privateer_lab.render.pictures import draw_plan, save_figure
 
@@ -207,19 +209,22 @@ def _parse_epsilons(text: str | None) -> list[float] | None:
         return check_epsilons([], "--epsilons")
 
 
-def _print_expectation(expected: Expectation, result: dict[str, Any]) -> None:
-    """Print the plan: sentences, figures, assumptions and warnings."""
+def _print_expectation(
+    expected: Expectation, result: dict[str, Any], budgets: Sequence[FeatureBudget], *, details: bool
+) -> None:
+    """Print the plan: sentences, figures, assumptions and warnings; at last, with ``details``, rounds and batches."""
     print_lines(result["words"])
     _print_table(expected)
+    _print_budgets(budgets, choose_unit(expected))
     _print_foreseen(result["foreseen"])
-    if result["first_rounds"]:
-        print_rows("what a first round asks for", result["first_rounds"])
-    for row in result["batches"]:
-        screen.print(_format_batches(row))
     print_lines(f"{_format_promise(row)} is not possible: {row['why']}" for row in result["refused"])
     print_lines(result["assumed"])
     for warning in result["warnings"]:
         screen.print(f"warning: {warning}")
+    if details and result["first_rounds"]:
+        print_rows("what a first round asks for", result["first_rounds"])
+    for row in result["batches"] if details else ():
+        screen.print(_format_batches(row))
 
 
 def _print_table(expected: Expectation) -> None:

@@ -31,6 +31,7 @@ from privateer_lab.cli.command_line import (
 )
 from privateer_lab.cli.input_files import load_spec
 from privateer_lab.cli.output import announce, print_json, print_lines, print_rows, print_table, progress, screen
+from privateer_lab.drafting.feature_drafts import fold_notes
 from privateer_lab.drafting.spec_draft import draft
 from privateer_lab.drafting.written_draft import Draft, population_path
 from privateer_lab.environments import with_population
@@ -164,22 +165,17 @@ def _parse_column_bounds(text: str, reward: str | None) -> tuple[str, tuple[floa
 
 def _print_explanation(drafted: Draft, data: Path, out: Path | None) -> None:
     """Print values to confirm, and notes, on standard error: standard output has the spec alone."""
-    lines = []
-    if out:
-        lines = [f"Wrote {out} and {population_path(out)}." if drafted.people else f"Wrote {out}."]
-    confirm = drafted.confirmed if out else drafted.confirm
-    if confirm:
-        lines += ["Everybody may read a spec. These come from the data: change or confirm them before you create it."]
-        lines += [f"  {unconfirmed}" for unconfirmed in confirm]
-    lines += drafted.notes
     if out and drafted.people:
         file_name = population_path(out).name
-        note = f"{file_name} has the features and rewards of these people: keep it as you keep {data.name}."
-        lines += [*drafted.people.notes, *drafted.choice_notes, note, "", drafted.next_step(out)]
-    elif out:
-        lines += drafted.choice_notes
-    elif drafted.log:
-        lines.append("With --out FILE simulated people are made of the rows, too.")
+        keep = f"{file_name} has the features and rewards of these people: keep it as you keep {data.name}."
+        lines = [f"Wrote {out} and {population_path(out)}.", *drafted.people.warnings, *drafted.choice_notes]
+        lines += ["", *drafted.people.fit_notes, keep]
+    else:
+        lines = [f"Wrote {out}.", *drafted.choice_notes] if out else []
+    lines += [*drafted.summarize_public(is_written=out is not None), *fold_notes(drafted.notes)]
+    if drafted.log:
+        hint = "With --out FILE simulated people are made of the rows, too."
+        lines += ["", drafted.next_step(out)] if out else [hint]
     for line in lines:
         typer.echo(printable(line), err=True)
 

@@ -10,7 +10,7 @@ from privateer_core.spec.arms import ArmsSpec
 from privateer_lab.drafting.logged_people import LoggedPeople
 from privateer_lab.environments import environment_for
 from privateer_lab.planning.algorithm_choice import AlgorithmChoice, QuantileVariant, choose_algorithm
-from privateer_lab.planning.feature_sets.afforded import build_affordable_specs, count_noiseless, with_features
+from privateer_lab.planning.feature_sets.afforded import build_affordable_specs, select_noiseless, with_features
 from privateer_lab.planning.other_algorithms import build_variants, with_own_rounds
 
 Tables = Mapping[str, Any]
@@ -27,7 +27,7 @@ def choose_for_log(logged: LoggedPeople, tables: Tables, cut_tables: Tables) -> 
     choice = choose_algorithm(specs, lambda _spec, _seed: environment, make_variant, candidates)
     if isinstance(choice, SpecError) or choice.kept_features is None:
         return choice
-    return replace(choice, n_without_privacy=count_noiseless(logged.outcomes) if logged.has_interactions else 0)
+    return replace(choice, n_without_privacy=len(select_noiseless(logged.outcomes)) if logged.has_interactions else 0)
 
 
 def choose_for_classes(path: Path, tables: Tables, cut_tables: Tables) -> AlgorithmChoice | SpecError:

@@ -1,4 +1,4 @@
-"""Tests of random assignment: randomized arms are independent of every feature that was measured before them."""
+"""Signs that a feature was measured after the choice: it depends on randomized arms, or explains rewards too well."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -9,12 +9,15 @@ from scipy.stats import chi2, f, rankdata
 
 from privateer_core.spec.features import Feature, Numeric, Ranked
 from privateer_lab.drafting.outcome_model import LoggedRows
+from privateer_lab.planning.feature_sets.outcomes import FeatureCodes
 
 Array = NDArray[np.float64]
 _FALSE_ALARM_RATE: Final = 1e-3
 """Probability that any feature seems to depend on arms that were assigned at random."""
 _MIN_ROWS_PER_ARM: Final = 8
 """Fewest rows of a level for each arm; rarer levels count together."""
+_MAX_SHARE: Final = 0.3
+"""Largest share of how rewards of an arm vary that one feature known beforehand usually explains."""
 _MIN_UNEXPLAINED_SHARE: Final = 1e-12
 """Lower bound of the unexplained share, which rounding can make negative if a feature determines the arm."""
 
@@ -28,6 +31,18 @@ def find_dependent_features(features: Mapping[str, Feature], rows: LoggedRows, p
         for (name, feature), values in columns
         if _independence_p_value(_compute_scores(feature, values, rows), rows, propensities) < threshold
     ]
+
+
+def find_strong_features(cells: Mapping[str, FeatureCodes], rows: LoggedRows) -> dict[str, float]:
+    """Return the features whose cells explain most of the variance within arms, cross-fitted over halves: its share."""
+    means = np.bincount(rows.arms, rows.rewards) / np.maximum(np.bincount(rows.arms), 1)
+    residuals, shares = rows.rewards - means[rows.arms], dict[str, float]()
+    for name, feature in cells.items():
+        keys = 2 * feature.codes + rows.folds % 2
+        sums, counts = (np.bincount(keys, weights, 2 * feature.n_cells) for weights in (residuals, None))
+        unexplained = np.square(residuals - (sums / (counts + 1))[keys ^ 1]).sum() + _MIN_UNEXPLAINED_SHARE
+        shares[name] = 1 - float(unexplained / (np.square(residuals).sum() + _MIN_UNEXPLAINED_SHARE))
+    return {name: shares[name] for name in sorted(shares, key=lambda name: -shares[name]) if shares[name] > _MAX_SHARE}
 
 
 def _compute_scores(feature: Feature, values: Array, rows: LoggedRows) -> Array:

@@ -27,6 +27,8 @@ from privateer_lab.tables.rewards import (
     round_off_errors,
 )
 
+CONFIRM_REMARK: Final = "  # from the data: confirm that it may be public"
+"""The mark of a draft's lines that have values from the data."""
 LEVELS: Final = 15
 """Most levels that are taken from data: with OTHER they are 4 columns."""
 TEXT_MAX: Final = 256
@@ -40,6 +42,7 @@ In tables of at most 20 times as many rows levels are named, and a sentence says
 _QUARTILES: Final = (0.25, 0.5, 0.75)
 _N_QUANTILES: Final = 17
 """Number of cut points of numbers, for 16 bins with as many rows each."""
+_LEFT_OUT: Final = " is left out: "
 _MAX_CODES: Final = 8
 _SKEWED_RANGE_RATIO: Final = 8.0
 """Numbers are skewed if the inner 98 % have more than this multiple of the range of the inner half."""
@@ -63,6 +66,7 @@ class FeatureDrafts:
 
     by_name: dict[str, str] = field(default_factory=dict)
     public: dict[str, str] = field(default_factory=dict)
+    identifying: list[str] = field(default_factory=list)  # features with levels of few rows
     notes: list[str] = field(default_factory=list)
     n_columns: int = 0
     is_full: bool = False
@@ -90,7 +94,7 @@ class FeatureDrafts:
 
     def add(self, name: str, table: Mapping[str, Any], from_data: str | None) -> None:
         """Add a feature unless the spec is full; ``from_data`` describes the data that become public."""
-        remark = "  # from the data: confirm that it may be public" if from_data else ""
+        remark = CONFIRM_REMARK if from_data else ""
         line = f"{format_key(name)} = {to_toml(table)}{remark}"
         features = parse_section(Context, {"features": tomllib.loads(line)}).features
         width = sum(feature.columns for feature in features.values())
@@ -105,7 +109,19 @@ class FeatureDrafts:
 
     def leave_out(self, name: str, reason: str) -> None:
         """Note why a column is no feature."""
-        self.notes.append(f"{shorten(name)} is left out: {reason}.")
+        self.notes.append(f"{shorten(name)}{_LEFT_OUT}{reason}.")
+
+
+def fold_notes(notes: Iterable[str]) -> list[str]:
+    """Return notes with those in one that leave out columns for the same reason."""
+    groups = dict[str, list[str]]()
+    for note in notes:
+        name, mark, reason = note.partition(_LEFT_OUT)
+        groups.setdefault(reason if mark else note, []).append(name)
+    return [
+        note if note == names[0] else f"{', '.join(names)} {'are' if len(names) > 1 else 'is'} left out: {note}"
+        for note, names in groups.items()
+    ]
 
 
 def draft_features(
@@ -255,6 +271,7 @@ def _add_levels(drafts: FeatureDrafts, profile: DataColumn, gaps: dict[str, Any]
     if n := sum(profile.counts[value] < _MIN_ROWS for value in levels):
         have = "has" if n == 1 else "have"
         remark += f"; {n} of them {have} fewer than {_MIN_ROWS} rows: somebody may be known by that"
+        drafts.identifying.append(profile.name)
     if n_rare:
         remark += f"; {n_rare:,} rows of rarer ones count as '{OTHER}'"
     elif is_requested and OTHER not in levels and (len(levels) + len(gaps)).bit_count() == 1 < len(levels) + len(gaps):
@@ -305,6 +322,6 @@ def format_segments(rows: TableRows, names: Sequence[str], confirm: list[str]) -
         if column.numbers is None or column.is_boolean:
             continue
         cuts = sorted({rounded(cut) for cut in np.quantile(column.numbers, _QUARTILES).tolist()})
-        lines.append(f"{format_key(name)} = {to_toml(cuts)}  # from the data: confirm that it may be public")
+        lines.append(f"{format_key(name)} = {to_toml(cuts)}{CONFIRM_REMARK}")
         confirm.append(f"{shorten(name)}: the cuts {to_toml(cuts)} of its segments are from the data")
     return ["[segments]", f"features = {to_toml(list(names))}", *(["", "[segments.cuts]", *lines] if lines else []), ""]

@@ -4,9 +4,11 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from privateer_core.algorithms import read_spec
+from privateer_core.errors import SpecError
 from privateer_core.privacy.trust import TRUST
+from privateer_core.spec.privacy import Privacy
 from privateer_core.spec.spec import example_promises
-from privateer_lab.drafting.feature_drafts import rounded
+from privateer_lab.drafting.feature_drafts import CONFIRM_REMARK, rounded
 from privateer_lab.drafting.toml_values import to_toml
 from privateer_lab.planning.plans import check_epsilons, check_trust_models
 
@@ -23,7 +25,12 @@ _MIN_CROWD: Final = 5000
 """Fewest participants for a shuffler: at the same epsilon a shuffled report is many times as informative."""
 
 
-def format_experiment_section(name: str, arms: Sequence[str], rows: int, model: str, *, measures: bool) -> list[str]:
+def format_arms(arms: Sequence[str], *, from_data: bool = False) -> str:
+    """Format the line of arms, whose names become public."""
+    return f"arms = {to_toml(list(arms))}{CONFIRM_REMARK if from_data else ''}"
+
+
+def format_experiment_section(name: str, arms_line: str, rows: int, model: str, *, measures: bool) -> list[str]:
     """Format the experiment's section: small first rounds if its model is batched, a last one that ``measures``."""
     # The spec is public and the exact number of rows is private, so that the horizon has two digits.
     unit = int(10 ** max(0, len(str(rows)) - 2))
@@ -34,7 +41,7 @@ def format_experiment_section(name: str, arms: Sequence[str], rows: int, model: 
     return [
         "[experiment]",
         f"name = {to_toml(name)}",
-        f"arms = {to_toml(list(arms))}",
+        arms_line,
         f"horizon = {horizon}  # people who take part",
         *([f"round_size = {max(1, size)}"] if rows < limit and not (measures and TRUST[model].batched) else []),
         *([fraction] if measures and _EVALUATION_FRACTION * rows >= _MIN_GAIN_PARTICIPANTS else []),
@@ -66,18 +73,24 @@ def choose_promise(n_participants: int, model: str | None = None, epsilon: float
     return promise
 
 
-def explain_trust(promise: dict[str, Any]) -> str:
-    """Describe a promise: who must be trusted, why the draft has it, and how to change it."""
-    text = f"privacy.model is {to_toml(promise['model'])}"
-    if not TRUST[promise["model"]].shuffled:
-        return f"{text}: people trust nobody but their own device. Fewer than {_MIN_CROWD:,} are no crowd to hide in."
-    local_model = next(name for name in example_promises() if not TRUST[name].shuffled)
-    return (
-        f"{text}, since {_MIN_CROWD:,} people or more are a crowd to hide in. The promise holds if somebody runs the "
-        "shuffler whom the server does not control, and nine in ten reports of a batch are honest; "
-        "`privateer account experiment` says what holds if not. "
-        f"To have people trust nobody: model = {to_toml(local_model)}, without delta."
-    )
+def explain_promise(promise: dict[str, Any], n_participants: int, *, is_requested: bool) -> list[str]:
+    """Describe a promise: whom people trust, and in which crowd they hide; refuse a crowd that is too small."""
+    model, local_model = promise["model"], next(name for name in example_promises() if not TRUST[name].shuffled)
+    if not TRUST[model].shuffled:
+        trust = f"privacy.model is {to_toml(model)}: people trust nobody but their own device."
+        return [] if is_requested else [f"{trust} Fewer than {_MIN_CROWD:,} are no crowd to hide in."]
+    min_batch = Privacy(**promise).min_batch
+    crowd = f"a report hides in a batch of at least {min_batch:,} (privacy.min_batch), and fewer are never opened"
+    if n_participants < min_batch:
+        remedy = f"take {local_model}, which needs no crowd, or more people"
+        raise SpecError(f"{n_participants:,} people are too few: {crowd}", field="--model", remedy=remedy)
+    count = n_participants // min_batch
+    batches = f"{n_participants:,} people fill {f'{count:,} batches' if count > 1 else 'one batch'} at most"
+    return [
+        f"privacy.model is {to_toml(model)}: {crowd}; {batches}. The promise holds if somebody runs the shuffler whom "
+        "the server does not control, and nine in ten reports of a batch are honest; `privateer account experiment` "
+        f"says what holds if not. To have people trust nobody: model = {to_toml(local_model)}, without delta."
+    ]
 
 
 def format_closing_sections(promise: dict[str, Any], fitting: str) -> list[str]:

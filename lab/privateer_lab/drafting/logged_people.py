@@ -1,6 +1,6 @@
 """Simulated participants from a log: its rows, and each arm's expected reward by a fitted model."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -14,7 +14,7 @@ from privateer_core.spec.arms import ArmsSpec
 from privateer_core.spec.categories import OTHER, Boolean, Categorical
 from privateer_core.spec.features import Feature
 from privateer_lab.analysis.clusters import cluster_standard_error, design_effect
-from privateer_lab.drafting.drawn_options import find_dependent_features
+from privateer_lab.drafting.drawn_options import find_dependent_features, find_strong_features
 from privateer_lab.drafting.outcome_model import (
     ADDITIVE,
     BY_ARM,
@@ -27,6 +27,7 @@ from privateer_lab.drafting.outcome_model import (
 )
 from privateer_lab.drafting.toml_values import to_toml
 from privateer_lab.environments.rows import OF_ARM, ObservedRewards, RowPeople
+from privateer_lab.planning.expectation.expected import Unit
 from privateer_lab.planning.feature_sets.outcomes import PotentialOutcomes, encode_cells
 from privateer_lab.tables import shorten
 from privateer_lab.tables.data_column import DataColumn
@@ -34,10 +35,12 @@ from privateer_lab.tables.data_column import DataColumn
 Array = NDArray[np.float64]
 _N_CALIBRATION_GROUPS: Final = 5
 _ROUNDING_ERROR: Final = 1e-9
+_MIN_DIFFERENCE: Final = 1e-3
+"""Smallest difference that digits of rewards show, as a share of their range."""
 _SUSPICIOUS_R2: Final = 0.6
-"""Share of explained variance above which a feature is probably an outcome."""
+"""Share of explained variance above which some features are probably outcomes."""
 _MODEL_LABELS: Final = {
-    BY_ARM: "the means of the options alone, which no feature makes clearly better",
+    BY_ARM: "the mean of each option",
     ADDITIVE: "features beside the options",
     INTERACTIONS: "features and options together",
 }
@@ -127,9 +130,26 @@ class LoggedPeople:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Sentences about the model: its kind, its fit, and the expected rewards."""
-        means = self.contradictions or [self._say_means()]
-        return (*self._say_fit(), *self._say_design(), *means, *self._say_risks())
+        """Sentences about the model: warnings, the expected rewards, its kind and its fit."""
+        return (*self.warnings, *self.fit_notes)
+
+    @property
+    def fit_notes(self) -> list[str]:
+        """Sentences about the model: the expected rewards, its kind and its fit."""
+        means = [] if self.contradictions else [self._say_means()]
+        return [*means, *self._say_fit(), *self._say_design()]
+
+    @property
+    def warnings(self) -> list[str]:
+        """Reasons not to believe the model yet, the columns first that were measured after the choice."""
+        return [f"Warning: {sentence}" for sentence in (*self._say_suspects(), *self.contradictions)]
+
+    @property
+    def _unit(self) -> Unit:
+        """The unit of rewards."""
+        means, reward = self.means.mean(axis=0), self.spec.reward
+        differences = max(float(np.ptp(means)), self._best_reward - float(means.max()), _MIN_DIFFERENCE * reward.span)
+        return Unit(reward.is_rate, differences)
 
     @cached_property
     def contradictions(self) -> list[str]:
@@ -149,11 +169,12 @@ class LoggedPeople:
             error_of_mean = cluster_standard_error(observed, self.rows.select(is_arm).units)
             standard_error = np.hypot(error_of_mean, self.spec.reward.span / len(observed))
             if abs(expected - observed.mean()) > max_errors * standard_error:
-                arms.append(f"{expected:.3g} of {shorten(option)}, whose rows have {observed.mean():.3g}")
+                write = self._unit.write
+                arms.append(f"{write(expected)} for {shorten(option)}, whose own rows have {write(observed.mean())}")
         if not arms:
             return []
         return [
-            f"Nothing is said of options: the model expects {', '.join(arms)}, {_MIN_ERRORS:g} standard errors away or "
+            f"nothing is said of options: the model expects {', '.join(arms)}, {_MIN_ERRORS:g} standard errors away or "
             "more. A feature that was measured after the choice takes the effect of options: leave it out with "
             "--ignore. Or options were given by features, for which the model allows. Until you know, do not believe "
             "what plan and simulate say of options."
@@ -174,20 +195,23 @@ class LoggedPeople:
         return float(self.means.max(axis=1).mean())
 
     def _say_fit(self) -> list[str]:
-        """Say which model the people have, its losses on rows not seen, and its calibration."""
-        model, losses = self.model, self.model.losses
-        loss_name = "log loss" if self.rows.binary else "squared error"
-        scale = 1.0 if self.rows.binary else self.spec.reward.span**2
-        loss_list = ", ".join(f"{name} {scale * loss:.5g}" for name, loss in losses.items())
+        """Say which models were compared on rows not seen, which won, and its calibration."""
+        model, unit = self.model, self._unit
+        best = "" if self.contradictions else _TIE_LABELS.get(model.kind, "") if self._has_single_best else _DIFFER
+        if len(model.losses) == 1:
+            comparison = "Features were not tried: they do not vary, or rows are too few."
+        else:
+            others = [_MODEL_LABELS[kind] for kind in model.losses if kind != model.kind]
+            explained = "" if model.kind == BY_ARM else f" It explains {100 * self._r2:.0f} % of how rewards vary."
+            winner = f"a model of {_MODEL_LABELS[model.kind]} won over {' and over '.join(others)}"
+            comparison = f"On rows that it had not seen, {winner}{': ' if best else ''}{best}.{explained}"
         groups = np.array_split(np.argsort(model.held_out, kind="stable"), _N_CALIBRATION_GROUPS)
         pairs = [(self._in_units(model.held_out[rows]).mean(), self.observed_rewards[rows].mean()) for rows in groups]
-        fifths = ", ".join(f"{expected:.3g} ({observed:.3g})" for expected, observed in pairs)
-        best = "" if self.contradictions else _TIE_LABELS.get(model.kind, "") if self._has_single_best else _DIFFER
-        kind = f"{_MODEL_LABELS[model.kind]}{': ' if best else ''}{best}"
+        fifths = ", ".join(f"{unit.write(expected)} ({unit.write(observed)})" for expected, observed in pairs)
+        is_shown = model.kind != BY_ARM
         return [
-            f"Simulated people: {len(self.observed_rewards):,} rows, drawn with replacement, and a model of {kind}.",
-            f"Rows that it had not seen: {loss_name} {loss_list}; R2 {self._r2:.4f}.",
-            f"Calibration, expected (observed) by fifths of what was expected: {fifths}.",
+            f"Simulated people: {len(self.observed_rewards):,} rows, drawn with replacement. {comparison}",
+            *([f"Calibration, expected (observed) by fifths of what was expected: {fifths}."] if is_shown else []),
         ]
 
     def _say_design(self) -> list[str]:
@@ -209,12 +233,12 @@ class LoggedPeople:
 
     def _say_means(self) -> str:
         """Compare expected rewards of each option for everybody with those of everybody's best option."""
-        means = self.means.mean(axis=0)
+        means, write = self.means.mean(axis=0), self._unit.write
         if self._has_single_best and float(np.ptp(means)) < _ROUNDING_ERROR * self.spec.reward.span:
-            return f"Expected of every option: {means[0]:.3g}. All are equal, as far as these rows tell."
+            return f"Expected of every option: {write(means[0])}. All are equal, as far as these rows tell."
         pairs = zip(self.spec.options, means.tolist(), strict=True)
-        rewards = ", ".join(f"{shorten(arm)} {mean:.3g}" for arm, mean in pairs)
-        best_reward = f"{self._best_reward:.3g} if everybody had their best option"
+        rewards = ", ".join(f"{shorten(arm)}: {write(mean)}" for arm, mean in pairs)
+        best_reward = f"{write(self._best_reward)} if everybody had their best option"
         comparison = "nothing more is to be had by context" if self._has_single_best else best_reward
         return f"Expected if everybody had the same option: {rewards}; {comparison}."
 
@@ -223,19 +247,35 @@ class LoggedPeople:
         """Features that depend on the arm: arms were assigned by them, or they were measured afterwards."""
         return find_dependent_features(self.spec.features, self.rows, self.propensities)
 
-    def _say_risks(self) -> list[str]:
-        """Warn of features that tell too much of rewards, and of options whose shares differ by features."""
-        names = list(map(shorten, self.uneven_features))
-        r2_sentence = f"Features tell {self._r2:.0%} of how rewards vary, which is rare"
-        assignment = "at random" if self.propensities is None else "with the log's propensities"
-        uneven_sentence = (
-            f"Shares of options differ by {', '.join(names)}, by more than chance does in one log of 1,000. Either "
-            "that was measured after the choice, and options changed it: leave it out with --ignore, since no device "
-            f"knows it before. Or options were not given {assignment}, and the model takes what differs between these "
-            "people for what options do, as far as features do not say it."
-        )
-        suspicion = f"{r2_sentence}: leave out with --ignore what is known only after the choice."
-        return [suspicion] * (self._r2 > _SUSPICIOUS_R2) + [uneven_sentence] * bool(names)
+    @cached_property
+    def strong_features(self) -> dict[str, float]:
+        """Features that explain more of how rewards vary than what is known beforehand usually does, with the share."""
+        return find_strong_features(encode_cells(self.spec.features, self.rows.contexts), self.rows)
+
+    @property
+    def suspects(self) -> list[str]:
+        """Features that may have been measured after the choice: those that explain most, or depend on the arm."""
+        return list(self.strong_features) or self.uneven_features
+
+    def _say_suspects(self) -> Iterator[str]:
+        """Name features that explain too much or depend on the arm, and what they may be."""
+        differ = "between options, by more than chance does in one randomized log of 1,000"
+        for name, share in self.strong_features.items():
+            and_differs = f", and it differs {differ}" if name in self.uneven_features else ""
+            yield (
+                f"by itself {shorten(name)} explains {100 * share:.0f} % of how rewards of the same option vary, which "
+                f"is rare{and_differs}. If it is known only after the choice, leave it out with --ignore."
+            )
+        if self._r2 > _SUSPICIOUS_R2 and not self.strong_features:
+            r2 = f"features explain {100 * self._r2:.0f} % of how rewards vary, which is rare"
+            yield f"{r2}: leave out with --ignore what is known only after the choice."
+        if names := ", ".join(shorten(name) for name in self.uneven_features if name not in self.strong_features):
+            assignment = "at random" if self.propensities is None else "with the log's propensities"
+            yield (
+                f"values differ {differ}: {names}. What options changed was measured after the choice, and no device "
+                f"knows it in time: leave it out with --ignore. Else options were not given {assignment}, and the "
+                "model takes what differs between these people for what options do, as far as features do not say it."
+            )
 
 
 def _add_column(columns: dict[str, Any], name: str, values: Array) -> str:

@@ -5,7 +5,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from privateer_lab.drafting.feature_drafts import rounded
+from privateer_lab.drafting.feature_drafts import CONFIRM_REMARK, rounded
 from privateer_lab.drafting.toml_values import to_toml
 from privateer_lab.tables import shorten
 from privateer_lab.tables.rewards import (
@@ -45,7 +45,7 @@ def format_reward_section(
         rate = rounded(mean) if mean < 0.5 else round_off_errors(1 - rounded(1 - mean))  # of what is rare
         share = "without it, which counts as 1" if lower_is_better else "who say yes"
         confirmation = f"{label}: base_rate = {rate:g} of [reward], the share {share}, is from the data"
-        section = ["[reward]  # from the data: confirm that it may be public", f"base_rate = {rate:g}", ""]
+        section = ["[reward]" + CONFIRM_REMARK, f"base_rate = {rate:g}", ""]
         return section, [confirmation], rewards
     mean, deviation = rounded(float(inside.mean())), rounded(float(inside.std()))
     stats = {"base_rate": mean} if low < mean < high else {}
@@ -54,6 +54,6 @@ def format_reward_section(
     lines = [f"{key} = {to_toml(value)}  # after clipping, from the data" for key, value in stats.items()]
     keys = [*(["low", "high"] if bounds.is_from_data else []), *stats]
     confirmation = f"{label}: {', '.join(keys)} of [reward] are from the data; its bounds: {bounds.words}"
-    remark = "  # from the data: confirm that it may be public" if keys else ""
+    remark = CONFIRM_REMARK if keys else ""
     section = ["[reward]" + remark, 'kind = "numeric"', f"low = {to_toml(low)}", f"high = {to_toml(high)}", *lines, ""]
     return section, [confirmation] if keys else [], rewards

@@ -19,7 +19,8 @@ from privateer_lab.drafting.column_choice import drop_redundant_columns, sort_by
 from privateer_lab.drafting.feature_drafts import FeatureDrafts, draft_features, explain_identifier, format_segments
 from privateer_lab.drafting.fixed_sections import (
     choose_promise,
-    explain_trust,
+    explain_promise,
+    format_arms,
     format_closing_sections,
     format_experiment_section,
     format_labelled_population,
@@ -159,11 +160,14 @@ def draft(
     options = names.allowed or classes.allowed or ["first", "second"]
     rewards = log.rewards if log else read_rewards(rows.column(reward)) if reward else None
     section, public, rewards = format_reward_section(rewards, reward, bounds.get(reward or ""), notes, lower_is_better)
-    notes += describe_codes(rows.column(reward)) if reward else []
     is_test, promise = bool(segments) or EVERYBODY_LINE in features.lines, choose_promise(rows.total, model, epsilon)
-    sections = format_experiment_section(name, options, rows.total, promise["model"], measures=not is_test)
+    arms_line = format_arms(options, from_data=bool(column and not arms))
+    sections = format_experiment_section(name, arms_line, rows.total, promise["model"], measures=not is_test)
     sections += ["[context.features]", *features.lines, "", *section]
-    notes += [] if model else [explain_trust(promise)]
+    notes += [
+        *(describe_codes(rows.column(reward)) if reward else []),
+        *explain_promise(promise, rows.total, is_requested=model is not None),
+    ]
     confirm += public
     sections += format_segments(rows, segments, confirm)
     sections += format_closing_sections(promise, effect_algorithm() if is_test else contextual_algorithms()[0])

@@ -18,15 +18,16 @@ from privateer_core.spec.spec import Spec
 from privateer_lab.drafting.column_choice import find_propensities
 from privateer_lab.drafting.draft_choice import choose_for_classes, choose_for_log
 from privateer_lab.drafting.feature_drafts import FeatureDrafts
-from privateer_lab.drafting.fixed_sections import format_algorithm_section, with_filled_rounds
+from privateer_lab.drafting.fixed_sections import format_algorithm_section, format_arms, with_filled_rounds
 from privateer_lab.drafting.logged_people import LoggedPeople, fit_logged_people
-from privateer_lab.drafting.toml_values import to_toml
 from privateer_lab.planning.algorithm_choice import AlgorithmChoice
 from privateer_lab.planning.other_algorithms import contextual_algorithms, with_own_rounds
+from privateer_lab.tables import shorten
 from privateer_lab.tables.data_column import DataColumn
 from privateer_lab.tables.data_table import TableRows
 
 EVERYBODY: Final = "everybody"
+_COMMENT_PREFIX: Final = "as a comment, "
 
 
 @dataclass(frozen=True)
@@ -87,6 +88,9 @@ class Draft:
 
     def next_step(self, file: Path) -> str:
         """Recommend `privateer plan`, and the best single arm with remedies where it earns more than the draft."""
+        if self.people and self.people.suspects:
+            options = " ".join(f"--ignore {shorten(name)}" for name in self.people.suspects)
+            return f"Next: the same command with {options}, unless you know that before the choice"
         if not (self.choice and self.choice.shortfall):
             return f"Next: privateer plan {file}"
         promise = ", or another promise (--model, --epsilon)" if self.spec.privacy.trust.promises else ""
@@ -112,6 +116,16 @@ class Draft:
         assert self.people is not None
         return choose_for_log(self.people, tables, cut)
 
+    def summarize_public(self, *, is_written: bool) -> list[str]:
+        """Summarize in at most two lines what becomes public: values from the data, and who may be known by them."""
+        sentences = self.confirmed if is_written else self.confirm
+        n_comments = sum(sentence.startswith(_COMMENT_PREFIX) for sentence in sentences)
+        names = ", ".join(map(shorten, self.bounded.identifying if self.bounded else []))
+        marked = f"{len(sentences) - n_comments} marked lines, and {n_comments} comments, have values from the data"
+        public = f"Everybody may read a spec. {marked}: change or confirm them before you create it. --json lists them."
+        known = f"First look at {names}: somebody may be known by a level of fewer than ten rows."
+        return [*([public] if sentences else []), *([known] if names else [])]
+
     @property
     def _features(self) -> FeatureDrafts | None:
         return self.drawn if self.choice and self.choice.quantile_reward is not None and self.drawn else self.bounded
@@ -125,7 +139,7 @@ class Draft:
         names, chosen = self._features.by_name, self.choice.kept_features
         commented = [] if chosen is None else self._features.list_public([name for name in names if name not in chosen])
         confirmations = self._features.list_public(names if chosen is None else chosen)
-        return (*sentences, *confirmations, *(f"as a comment, {sentence}" for sentence in commented))
+        return (*sentences, *confirmations, *(f"{_COMMENT_PREFIX}{sentence}" for sentence in commented))
 
     @property
     def fitted(self) -> str:
@@ -135,7 +149,7 @@ class Draft:
         text, name, selected = self.text, self.choice.name, self.choice.kept_features
         tables = parse_toml(text)
         if self.choice.dropped:
-            all_arms, arms_line = (f"arms = {to_toml(list(arms))}" for arms in (self.spec.options, self.choice.options))
+            all_arms, arms_line = (format_arms(arms) for arms in (self.spec.options, self.choice.options))
             text = text.replace(all_arms, f"# {self.choice.options_reason}\n# {all_arms}\n{arms_line}", 1)
         lines = self._features.lines if selected is None else self._features.format_lines(selected, self.choice.reason)
         head = "# [context.features]" if selected == () else "[context.features]"

@@ -64,7 +64,7 @@ class AlgorithmChoice:
     @property
     def sentence(self) -> str:
         """The reasons for the choice, as a paragraph."""
-        return " ".join([*self._say_features(), self._say_means(), *self._say_others(), *self._say_plain()])
+        return " ".join([self._say_means(), *self._say_features(), *self._say_others(), *self._say_plain()])
 
     @property
     def reason(self) -> str:
@@ -104,7 +104,7 @@ class AlgorithmChoice:
         if self.kept_features is not None:
             kept_names = f" Kept: {', '.join(map(shorten, self.kept_features))}." if self.kept_features else ""
             reward = None if self.full_reward is None else self._unit.write(self.full_reward)
-            comparison = f" With all of them it would earn {reward}." if reward else ""
+            comparison = f" With all of them it would earn {reward}." if reward and not self.is_tie else ""
             yield f"{self.reason[0].upper()}{self.reason[1:]}.{kept_names}{comparison}"
         if self.dropped:
             yield f"{self.options_reason}. Left out: {', '.join(map(shorten, self.dropped))}."
@@ -116,17 +116,22 @@ class AlgorithmChoice:
         return f"{n} of {n + len(self.dropped)} options: in this log the others add less than trying them costs"
 
     def _say_means(self) -> str:
-        """Compare the chosen algorithm's reward with those of the others and of the best single option."""
+        """Compare the chosen algorithm's reward with that of the best single option, and with those of the others."""
         write, is_plain = (self._unit.write, self.name == featureless_algorithm() and self.kept_features is None)
         note = ", since the spec has no [context.features]" if is_plain else ""
+        if self.is_tie:
+            return (
+                f"On these people all options are equal, so that everything earns {write(self.single)}. "
+                f"algorithm.name is {self.name!r}{note}."
+            )
         comparisons = [f"{name!r} {write(value)}" for name, value in self.rewards.items() if name != self.name]
         comparison = f" ({', '.join(comparisons)})" if comparisons else ""
         highest = max(self.rewards.values())
         remark = ", more than any of them" if self.single > highest and write(self.single) != write(highest) else ""
-        baseline = "every option by itself" if self.is_tie else "the best single option"
+        name = f", {shorten(self.best_option)}," if self.best_option else ""
         return (
-            f"algorithm.name is {self.name!r}{note}: in runs on these people it earns {write(self.rewards[self.name])}"
-            f"{comparison}; {baseline} earns {write(self.single)}{remark}."
+            f"In runs on these people this earns {write(self.rewards[self.name])}; the best single option{name} earns "
+            f"{write(self.single)}{remark}. algorithm.name is {self.name!r}{note}{comparison}."
         )
 
     def _say_others(self) -> Iterator[str]:

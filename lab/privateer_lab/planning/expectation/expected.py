@@ -77,9 +77,10 @@ class Expectation(msgspec.Struct, frozen=True):
     # whether rewards are binary, and their name; empty if unknown
     is_rate: bool
     reward: str
-    # the best single arm; mean rewards of it, of random arms, and of each participant's best arm
+    # the best single arm; mean rewards of it, of the worst one, of random arms, and of each participant's best arm
     single_option: str
     single: float
+    worst: float
     random: float
     best: float
     # whether the population is synthetic, and its name
@@ -156,6 +157,7 @@ def summarize_runs(spec: Spec, choices: Sequence[VariedSpec], runs: Mapping[int,
         left_out=tuple(choice.change for index, choice in enumerate(choices) if index not in runs),
         single_option=spec.options[max(set(best_options), key=best_options.count)],
         single=single,
+        worst=single - float(np.mean([run.single - run.worst for run in all_runs])),
         random=single - random_loss,
         best=single + potential_gain,
         is_made_up="path" not in population and population.get("name") != OWN,
@@ -267,7 +269,7 @@ def write_sentences(expected: Expectation) -> list[str]:
         promise=_describe_promise(own_row),
         no="no sure" if own_row.gain > 0 else "no",
         so_far=f" within the first {own_row.learned_from:,} people" if own_row.is_cut_short else "",
-        test=_suggest_test(own_row, unit),
+        test=_suggest_test(expected, unit),
         runs=f"{max_runs} run{'s' * (max_runs > 1)}" if min_runs == max_runs else f"{min_runs} to {max_runs} runs",
         n_cut=len(cut_rows),
         shortest=min(cut_rows, key=lambda row: row.learned_from / row.reach, default=None),
@@ -293,7 +295,7 @@ class Unit:
 
     def margin(self, half_width: float | None) -> str:
         """Format the half-width of an interval; empty for None."""
-        return "" if half_width is None else f"± {self._parse_value(half_width)}"
+        return "" if half_width is None else f"± {self.points(half_width)}"
 
     def points(self, difference: float) -> str:
         """Format a difference."""
@@ -316,9 +318,18 @@ def _describe_promise(row: ExpectedRow) -> str:
     return f"epsilon {row.epsilon:g} and {trusted}"
 
 
-def _suggest_test(row: ExpectedRow, unit: Unit) -> str:
-    """Suggest an A/B test if contexts gain nothing; for rates its minimum detectable effect is known."""
-    if row.detectable is None and unit.is_rate:
-        return "A test of so few finds no difference either: raise the number of people or epsilon."
-    detectable = "" if row.detectable is None else f" (detectable: {unit.points(row.detectable)})"
-    return f"Test one option against another instead{detectable}."
+def _suggest_test(expected: Expectation, unit: Unit) -> str:
+    """Compare how much arms differ with what a test of two finds, and suggest the test if it finds that."""
+    row, difference = expected.own_row, expected.single - expected.worst
+    if difference <= _ROUNDING_ERROR * abs(expected.best):
+        return "On average all options are equal."
+    differ = f"The best and the worst option differ by {unit.points(difference)} here"
+    if row.detectable is None:
+        unknown = "the plan of a trial says from which difference on it finds one"
+        few = "a test of so few finds no difference either: raise the number of people or epsilon"
+        return f"{differ}, and {few if unit.is_rate else unknown}."
+    finds = f"a test of two with as many people finds {unit.points(row.detectable)} or more"
+    if row.detectable <= difference:
+        return f"{differ}, and {finds}: test one option against another instead."
+    n_needed = float(f"{row.people * (row.detectable / difference) ** 2:.1g}")
+    return f"{differ}, but {finds}: it takes about {n_needed:,.0f} people, or a larger epsilon, to see that."

@@ -88,6 +88,7 @@ class PartialRun:
     run: Run  # after a time-out the rest follows the last policy
     single: float  # mean reward of the best single arm, in the reward's unit
     arm: int  # the index of that arm
+    worst: float  # mean reward of the worst single arm
     is_cut: bool  # whether it timed out before its last round
     seconds: float  # processor time of the run
 
@@ -132,7 +133,8 @@ def run_partially(
     by_option = run.score.played.by_option / run.score.played.times
     best = int(by_option.argmax())
     completed = _extend_to_horizon(run.outcome(), run.choices)
-    return PartialRun(completed, float(by_option[best]), best, run.step.batch_size > 0, time.process_time() - start)
+    single, worst = float(by_option[best]), float(by_option.min())
+    return PartialRun(completed, single, best, worst, run.step.batch_size > 0, time.process_time() - start)
 
 
 def _has_time_for_round(run: Simulation, seconds_spent: float, seconds: float) -> bool:

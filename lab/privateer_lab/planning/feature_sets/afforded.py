@@ -71,10 +71,10 @@ def find_affordable_sets(tables: Mapping[str, Any], outcomes: PotentialOutcomes)
     return AffordedSets({keyed: chain, summed: select_forward(ranked, without_any, partial(evaluate, summed))})
 
 
-def count_noiseless(outcomes: PotentialOutcomes) -> int:
-    """Return the number of features that pay without noise."""
+def select_noiseless(outcomes: PotentialOutcomes) -> tuple[str, ...]:
+    """Return the features that pay without noise, the most informative first."""
     evaluate = partial(evaluate_set, outcomes, spec=None)
-    return len(select_forward(rank_features(outcomes), evaluate(()), evaluate).last.names)
+    return select_forward(rank_features(outcomes), evaluate(()), evaluate).last.names
 
 
 def build_affordable_specs(
@@ -82,19 +82,25 @@ def build_affordable_specs(
 ) -> dict[tuple[str, tuple[str, ...]], ArmsSpec]:
     """Return specs by algorithm and features: none, and affordable sets if the best arm may ``differ``; few arms."""
 
-    def with_best_arms(name: str, features: Sequence[str]) -> dict[str, Any]:
+    def with_best_arms(name: str, features: Sequence[str], *, is_cautious: bool = True) -> dict[str, Any]:
         restricted = with_features(tables, features)
 
         def restrict_options(indices: Sequence[int]) -> ArmsSpec | None:
             return with_own_rounds(with_options(restricted, indices), name)
 
-        return with_options(restricted, select_options(outcomes, features, restrict_options))
+        arms = select_options(outcomes, features, restrict_options, is_cautious=is_cautious)
+        return with_options(restricted, arms)
 
-    keyed, _, summed = contextual_algorithms()
-    names = list(_paying_sets(tables, outcomes, with_best_arms(keyed, rank_features(outcomes)[:1]))) if differ else []
-    combinations = [(name, features) for features in dict.fromkeys(names) for name in (keyed, summed)]
-    combinations.append((featureless_algorithm(), ()))
-    specs = {(name, features): with_own_rounds(with_best_arms(name, features), name) for name, features in combinations}
+    keyed, linear, summed = contextual_algorithms()
+    sets = list(_paying_sets(tables, outcomes, with_best_arms(keyed, rank_features(outcomes)[:1]))) if differ else []
+    combinations = [(name, names) for names in dict.fromkeys(sets) for name in (keyed, linear, summed)]
+    candidates = {
+        (name, names): with_best_arms(name, names) for name, names in (*combinations, (featureless_algorithm(), ()))
+    }
+    # With fewer arms the most informative feature may pay although its cells do not clearly: runs decide.
+    first = select_noiseless(outcomes)[:1] if differ and not sets else ()
+    candidates |= {(name, first): with_best_arms(name, first, is_cautious=False) for name in (keyed, linear) if first}
+    specs = {key: with_own_rounds(table, key[0]) for key, table in candidates.items()}
     return {(name, tuple(spec.features)): spec for (name, _), spec in specs.items() if spec is not None}
 
 

@@ -9,9 +9,13 @@ from privateer_lab.planning.feature_sets.surrogate import CellDesign
 
 
 def select_options(
-    outcomes: PotentialOutcomes, names: Sequence[str], make_spec: Callable[[Sequence[int]], ArmsSpec | None]
+    outcomes: PotentialOutcomes,
+    names: Sequence[str],
+    make_spec: Callable[[Sequence[int]], ArmsSpec | None],
+    *,
+    is_cautious: bool = True,
 ) -> list[int]:
-    """Select arms by backward elimination while the reward rises clearly; ``make_spec`` is None for invalid subsets."""
+    """Select arms by backward elimination while the reward rises, clearly if cautious; invalid subsets have no spec."""
 
     def evaluate(options: Sequence[int]) -> FeatureSet | None:
         spec = make_spec(options)
@@ -26,8 +30,9 @@ def select_options(
         # Drop the arm whose loss costs the least gain, and among these the one with the smallest sum.
         candidates = max(subsets, key=lambda options: (sum_best_gains(sums[..., options]), sums[..., options].sum()))
         smaller_set = evaluate(candidates)
-        if smaller_set is None or best_set.is_clearly_better_than(smaller_set):
+        if smaller_set is None or (is_cautious and best_set.is_clearly_better_than(smaller_set)):
             break
-        if smaller_set.value > best_set.value and smaller_set.is_clearly_better_than(full_set):
+        is_certain = not is_cautious or smaller_set.is_clearly_better_than(full_set)
+        if smaller_set.value > best_set.value and is_certain:
             selected, best_set = candidates, smaller_set
     return selected

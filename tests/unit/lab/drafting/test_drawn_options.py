@@ -5,8 +5,9 @@ import pytest
 
 from privateer_core.algorithms import parse_spec
 from privateer_lab.drafting import drawn_options
-from privateer_lab.drafting.drawn_options import find_dependent_features
+from privateer_lab.drafting.drawn_options import find_dependent_features, find_strong_features
 from privateer_lab.drafting.outcome_model import LoggedRows
+from privateer_lab.planning.feature_sets.outcomes import encode_cells
 
 LOGS = 200
 SPEC = {
@@ -49,6 +50,26 @@ def test_a_column_that_came_of_the_reward_is_suspected_and_a_strong_feature_is_n
     job = np.where(rng.random(rows) < 0.5, won, rng.integers(0, 3, rows))
     after = LoggedRows(np.column_stack([age, job]), [False, True], arms, won, True)
     assert find_dependent_features(FEATURES, after, None) == ["job"]
+
+
+@pytest.mark.parametrize("rows", [500, 5_000])
+@pytest.mark.parametrize("binary", [False, True], ids=["numbers", "yes or no"])
+def test_a_column_that_tells_more_of_rewards_than_a_context_can_is_named(rows, binary):
+    """Planted: an R2 of about .5 beside features of about .2, where options are alike, so that shares cannot tell."""
+    rng = np.random.default_rng(4)
+    age, arms, job = rng.random(rows), rng.integers(0, 3, rows), rng.integers(0, 3, rows).astype(float)
+    reward = np.clip(0.2 + 0.5 * age + 0.29 * rng.standard_normal(rows), 0, 1)
+    reward = (rng.random(rows) < reward).astype(float) if binary else reward
+    after = reward + reward.std() * rng.standard_normal(rows)
+    before = LoggedRows(np.column_stack([age, job]), [False, True], arms, reward, binary)
+    assert find_strong_features(encode_cells(FEATURES, before.contexts), before) == {}
+    leak = LoggedRows(np.column_stack([after, job]), [False, True], arms, reward, binary)
+    assert find_dependent_features(FEATURES, leak, None) == []
+    strong = find_strong_features(encode_cells(FEATURES, leak.contexts), leak)
+    assert list(strong) == ["age"]
+    assert 0.35 < strong["age"] < 0.6
+    same = LoggedRows(leak.contexts, [False, True], arms, np.full(rows, 0.3), False)
+    assert find_strong_features(encode_cells(FEATURES, same.contexts), same) == {}
 
 
 @pytest.mark.parametrize("options", [2, 3])

@@ -10,6 +10,7 @@ import pytest
 from privateer_core.errors import SpecError
 from privateer_core.spec.categories import Boolean, Categorical
 from privateer_core.spec.features import Numeric, Ranked
+from privateer_lab.drafting.feature_drafts import fold_notes
 from privateer_lab.drafting.spec_draft import draft
 from privateer_lab.environments import environment_for
 from tests.unit.lab.cli.test_command_line import run
@@ -208,8 +209,8 @@ def test_the_command_prints_a_spec_that_simulates(tmp_path, capsys, monkeypatch)
     code, printed, messages = run_spec_from(capsys, GARDEN, "--label", "grew", "--bounds", "sun=0:12", "--out", out)
     assert (code, printed) == (0, "")
     assert "Everybody may read a spec" in messages
-    assert "rain: low = " in messages
     assert "sun" not in messages
+    assert out.read_text().count("from the data: confirm") >= 2, "the options and the rain"
     from privateer_lab.cli.input_files import load_spec
 
     spec = load_spec(out, [])
@@ -363,5 +364,21 @@ def test_a_small_log_may_have_a_shuffler_and_its_first_round_is_the_smallest_bat
     local = draft(log, arm="arm", reward="won", model="local").spec.model_dump()
     assert shuffled["experiment"]["round_size"] == shuffled["privacy"]["min_batch"]
     assert local["experiment"]["round_size"] < shuffled["privacy"]["min_batch"]
-    with pytest.raises(SpecError, match=r"round_size: is 1,000, as privacy\.min_batch asks"):
+    with pytest.raises(SpecError, match=r"300 people are too few: .* at least 1,000 \(privacy\.min_batch\)"):
         draft({name: values[:300] for name, values in log.items()}, arm="arm", reward="won", model="shuffle")
+
+
+@pytest.mark.parametrize(("epsilon", "min_batch", "n_batches"), [(1.0, "1,000", 2), (2.0, "300", 6)])
+def test_a_draft_with_a_shuffler_says_in_which_crowd_a_report_hides(epsilon, min_batch, n_batches):
+    """Planted: fewer than 5,000 people under a shuffler that was asked for, and no word of the crowd."""
+    rng = np.random.default_rng(0)
+    log = {"x": rng.random(2_000), "arm": rng.integers(0, 3, 2_000), "won": rng.integers(0, 2, 2_000)}
+    notes = draft(log, arm="arm", reward="won", model="shuffle", epsilon=epsilon).notes
+    (note,) = [note for note in notes if "hides" in note]
+    assert f"at least {min_batch} " in note
+    assert f"2,000 people fill {n_batches} batches" in note
+
+
+def test_columns_that_are_left_out_for_one_reason_share_a_line():
+    notes = ["a is left out: why.", "b is a code.", "c is left out: why.", "d is left out: other."]
+    assert fold_notes(notes) == ["a, c are left out: why.", "b is a code.", "d is left out: other."]

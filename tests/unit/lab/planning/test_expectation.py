@@ -127,6 +127,7 @@ def expect(*rows: ExpectedRow, **other: Any) -> Expectation:
         "reward": "bought",
         "single_option": "b",
         "single": 0.051,
+        "worst": 0.039,
         "random": 0.048,
         "best": 0.06,
         "is_made_up": False,
@@ -139,8 +140,8 @@ def expect(*rows: ExpectedRow, **other: Any) -> Expectation:
 
 def test_the_first_sentence_has_the_expected_rate_and_the_gain() -> None:
     assert write_sentences(expect(row(0.054)))[0] == (
-        "With 200,000 people, epsilon 1 and a shuffler you can expect a success rate (bought) of 5.40 % (± 0.05) "
-        "instead of 5.10 % with the best single option, 'b'; by the end it is 5.50 %."
+        "With 200,000 people, epsilon 1 and a shuffler you can expect a success rate (bought) of 5.40 % "
+        "(± 0.05 points) instead of 5.10 % with the best single option, 'b'; by the end it is 5.50 %."
     )
 
 
@@ -149,7 +150,19 @@ def test_no_test_is_advised_where_fewer_features_gain() -> None:
     gains = write_sentences(expect(row(0.0512, detectable=0.011), row(0.054, **single_feature)))
     assert gains[0].endswith("'b': no sure gain from choosing by context.")
     losing = write_sentences(expect(row(0.049, detectable=0.011), row(0.0511, **single_feature)))
-    assert losing[0].endswith("Test one option against another instead (detectable: 1.10 points).")
+    assert "differ by 1.20 points here, and a test of two" in losing[0]
+    assert losing[0].endswith("finds 1.10 points or more: test one option against another instead.")
+
+
+@pytest.mark.parametrize(("detectable", "is_advised"), [(0.0549, True), (0.0551, False), (0.11, False)])
+def test_a_test_is_advised_only_where_it_finds_how_much_options_differ(detectable: float, is_advised: bool) -> None:
+    """Planted: a test that finds 11 points was advised where options differ by 5.5."""
+    sentence = write_sentences(expect(row(0.3, gain=-0.01, detectable=detectable), single=0.31, worst=0.255, best=0.4))[
+        0
+    ]
+    assert "differ by 5.5 points" in sentence
+    assert ("test one option against another" in sentence) == is_advised
+    assert ("it takes about 800,000 people" in sentence) == (detectable > 0.1)
 
 
 def test_a_figure_of_an_interrupted_run_is_counted() -> None:
@@ -160,8 +173,8 @@ def test_a_figure_of_an_interrupted_run_is_counted() -> None:
 def test_a_gain_within_its_margin_is_not_sure() -> None:
     """Planted: the same gain, and an interval that is wider than it."""
     sentences = write_sentences(expect(row(0.054, margin=0.004, detectable=0.004)))
-    assert "no sure gain from choosing by context. Test one" in sentences[0]
-    assert "detectable: 0.40 points" in sentences[0]
+    assert "no sure gain from choosing by context. The best" in sentences[0]
+    assert "finds 0.40 points or more" in sentences[0]
 
 
 def test_no_gain_of_a_run_that_was_cut_short_is_said_to_be_that() -> None:
@@ -219,29 +232,28 @@ def test_a_gain_that_comes_late_is_said_and_no_test_is_advised() -> None:
     late = {"margin": 0.02, "value_at_the_end": 0.19, "margin_at_the_end": 0.01, "pays_after": None, "detectable": 0.02}
     sentences = write_sentences(expect(row(0.108, gain=0.008, **late), single=0.1, best=0.3))
     assert sentences[0] == (
-        "With 200,000 people, epsilon 1 and a shuffler you can expect a success rate (bought) of 10.8 % (± 2.0), no "
-        "sure gain above 10.0 % with the best single option, 'b'; by the end it is 19.0 %, so choosing by context "
-        "pays for people who come later."
+        "With 200,000 people, epsilon 1 and a shuffler you can expect a success rate (bought) of 10.8 % "
+        "(± 2.0 points), no sure gain above 10.0 % with the best single option, 'b'; by the end it is 19.0 %, so "
+        "choosing by context pays for people who come later."
     )
     unsure = write_sentences(
         expect(row(0.108, gain=0.008, **(late | {"margin_at_the_end": 0.1})), single=0.1, best=0.3)
     )
-    assert unsure[0].endswith("Test one option against another instead (detectable: 2.0 points).")
+    assert unsure[0].endswith("finds 2.0 points or more: test one option against another instead.")
 
 
 def test_a_test_is_advised_without_gain_and_a_tie_has_no_best_option() -> None:
     losing = row(0.049, detectable=0.011)
     sentences = write_sentences(expect(losing, best=0.051))
-    assert sentences[0].endswith(
-        "It is best for all of these people. Test one option against another instead (detectable: 1.10 points)."
-    )
+    assert "It is best for all of these people." in sentences[0]
+    assert sentences[0].endswith("test one option against another instead.")
     assert write_sentences(expect(row(0.051), best=0.051, random=0.051))[0].endswith(
         "All options are equal: each has 5.10 %."
     )
     tied = write_sentences(expect(row(0.051), best=0.051, random=0.051, is_test=True))[0]
     assert tied == "While it runs people can expect 5.10 %, and 5.10 % with any option: all are equal."
     too_few = write_sentences(expect(row(0.049), best=0.051))[0]
-    assert too_few.endswith("A test of so few finds no difference either: raise the number of people or epsilon.")
+    assert too_few.endswith("a test of so few finds no difference either: raise the number of people or epsilon.")
 
 
 def test_single_runs_are_not_compared() -> None:

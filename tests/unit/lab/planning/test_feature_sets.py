@@ -1,6 +1,7 @@
 """The features that a promise can afford: precisions of cells, near-copies, and rewards without any effect."""
 
 import math
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -14,12 +15,12 @@ from privateer_lab.cli.input_files import load_spec
 from privateer_lab.planning.feature_sets import selection
 from privateer_lab.planning.feature_sets.afforded import (
     build_affordable_specs,
-    count_noiseless,
     find_affordable_sets,
+    select_noiseless,
 )
 from privateer_lab.planning.feature_sets.budget import feature_budgets
 from privateer_lab.planning.feature_sets.outcomes import FeatureCodes, PotentialOutcomes, encode_cells
-from privateer_lab.planning.feature_sets.selection import rank_features
+from privateer_lab.planning.feature_sets.selection import evaluate_set, rank_features
 from privateer_lab.planning.plans import Variant, find_possible
 
 EXAMPLES = Path(__file__).parents[4] / "examples"
@@ -68,7 +69,28 @@ def test_one_of_two_near_copies_is_taken():
     assert sets.names in ([("age",)], [("copy",)])
     assert {names for _, names in build_affordable_specs(tables(CENTRAL), potential, differ=True)} == {(), *sets.names}
     assert {names for _, names in build_affordable_specs(tables(CENTRAL), potential, differ=False)} == {()}
-    assert count_noiseless(potential) == 1
+    assert len(select_noiseless(potential)) == 1
+
+
+def test_participants_of_a_rare_cell_may_have_equal_gains():
+    """Planted: two people of equal gains, whose mean had no error, so that no covariance was positive definite."""
+    potential = outcomes(np.random.default_rng(0), 0.3, people=400, names=("age",))
+    kernel = np.full((3, 3), 0.999) + 0.001 * np.eye(3)
+    rare = FeatureCodes(np.where(np.arange(400) < 4, 2, np.arange(400) % 2), kernel)
+    rewards = np.where(np.arange(400)[:, None] < 4, 0.4, potential.rewards)
+    potential = replace(potential, cells={"rare": rare, **potential.cells}, rewards=rewards)
+    runs = evaluate_set(potential, ("rare", "age"), None)
+    assert np.isfinite(runs.by_person).all()
+    assert runs.value > 0
+
+
+def test_the_learner_is_chosen_with_the_features_where_no_set_pays_by_its_cells():
+    """Planted: under local, `linear` was tried with all features alone, though a slope is learned from few reports."""
+    potential = outcomes(np.random.default_rng(0), 0.1, people=3_000, names=("age", "days", "job"))
+    sheet = tables({"model": "local", "epsilon": 1.0}, 3_000, ("age", "days", "job"))
+    assert not find_affordable_sets(sheet, potential).names
+    specs = build_affordable_specs(sheet, potential, differ=True)
+    assert [name for name, features in specs if features == ("age",)] == ["partition", "linear"]
 
 
 def count_false_selections(count, names=("age", "days", "job")):
