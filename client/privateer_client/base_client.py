@@ -363,8 +363,8 @@ def _make_issuer(url: str, attest: "Attest | None") -> "Issuer":
 
 def _normalize_url(url: str, field: str) -> str:
     """Normalize a service's address, by which the ledger identifies experiments; refuse what is no address."""
-    if _NORMAL_URL.fullmatch(url):
-        return url
+    if _NORMAL_URL.fullmatch(normal_url := url.removesuffix("/")):
+        return normal_url
     import httpx
 
     try:
