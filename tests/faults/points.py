@@ -13,7 +13,7 @@ import pytest
 
 from privateer_core.serving.store.database import Unreachable
 from privateer_core.serving.store.postgres import PostgresDatabase
-from privateer_server.rounds.closing import ClosedRound, Closer
+from privateer_server.rounds.closing import ClosedRound, RoundPublisher
 from privateer_server.rounds.open_round import OpenRound
 from privateer_server.store.journal import Journal
 from privateer_server.store.round_keys import RoundKeys
@@ -208,16 +208,16 @@ class Faults:
 
     def _stick(self, patched: pytest.MonkeyPatch) -> None:
         """A round that is over is not learned from: its server answers, and tries again later."""
-        honest = Closer.close
+        honest = RoundPublisher.learn_and_publish
 
-        def close(closer: Closer, current: OpenRound) -> ClosedRound | None:
+        def learn_and_publish(publisher: RoundPublisher, current: OpenRound) -> ClosedRound | None:
             with self._lock:
                 stuck, self.stuck = self.stuck, max(0, self.stuck - 1)
             if stuck:
                 raise OSError(errno.ENOSPC, "No space left on device")
-            return honest(closer, current)
+            return honest(publisher, current)
 
-        patched.setattr(Closer, "close", close)
+        patched.setattr(RoundPublisher, "learn_and_publish", learn_and_publish)
 
     def _watch(self, patched: pytest.MonkeyPatch) -> None:
         """A dead server reaches no database."""

@@ -10,7 +10,7 @@ from sqlalchemy import Connection
 
 from privateer_core.serving.store.sqlite import SqliteDatabase
 from privateer_server.rounds import closing
-from privateer_server.rounds.closing import Closer
+from privateer_server.rounds.closing import RoundPublisher
 from privateer_server.store.journal import Journal
 from privateer_server.store.rounds import LockedExperiments
 from privateer_server.store.schema import STORE_FILE
@@ -79,7 +79,7 @@ def released_again(patched: pytest.MonkeyPatch) -> None:
     """A start with an earlier copy of the database goes on as if nothing had been published since."""
     patched.setattr(closing, "give_up_reason", lambda _last, _entry: "")
     patched.setattr(
-        Closer,
+        RoundPublisher,
         "_read_or_write_entry",
         lambda self, ended: self.record(self._create_next_round(ended, 0.0), None, ended),
     )

@@ -18,7 +18,7 @@ from privateer_core.wire.publication import decode_publication
 from privateer_server.algorithms import LEARNERS
 from privateer_server.data import Data, open_data
 from privateer_server.experiments.experiment import Experiment, ExperimentLoader, find_experiment_refusals
-from privateer_server.rounds.closing import Closer, Recovery
+from privateer_server.rounds.closing import Recovery, RoundPublisher
 from privateer_server.rounds.loop import Schedule
 from privateer_server.rounds.open_round import OpenRound, first_unused_version, open_first_round, with_deadlines
 from privateer_server.settings import ServerSettings
@@ -45,11 +45,11 @@ class Experiments:
         self._store, self._journal, self._keys = data.store, data.journal, data.keys
         self.limits, self._clock = settings.limits, clock
         self._creation_lock, self._claim_lock = asyncio.Lock(), asyncio.Lock()
-        self.closer, self.loader = Closer(data, clock), ExperimentLoader(data, clock)
+        self.publisher, self.loader = RoundPublisher(data, clock), ExperimentLoader(data, clock)
         for name, log_line in self._journal.deletions().items():
             self._store.delete(name, log_line)
         self._deleted = set(self._store.deleted_names())
-        recovery = Recovery(data, self.closer, clock)
+        recovery = Recovery(data, self.publisher, clock)
         self._by_name: dict[str, Experiment] = {}
         self._load_errors: dict[str, PluginError] = {}
         for name in self._store.experiment_states():
@@ -203,7 +203,7 @@ class Experiments:
         try:
             first = open_first_round(spec, public_key, self._clock.now(), version, start.make_state)
             raise_refusals(find_experiment_refusals(first.schedule, first.step, self.limits))
-            entry = self.closer.record(first, previous_entry)
+            entry = self.publisher.record(first, previous_entry)
             line = LogLine(self._clock.now(), start.action, start.detail, operator, version, version)
             self._store.create(spec.name, first.schedule.encoded_spec, entry.following, line)
         except BaseException:
@@ -215,7 +215,7 @@ class Experiments:
         """Return the experiment of a record, and close its round if learning from it failed before."""
         experiment = self.loader.restore(record)
         try:
-            if experiment.current.is_unlearned and (closed := self.closer.close(experiment.current)):
+            if experiment.current.is_unlearned and (closed := self.publisher.learn_and_publish(experiment.current)):
                 n_earlier = experiment.n_earlier + closed.received
                 experiment.advance(replace(experiment.snapshot, current=closed.next_round, n_earlier=n_earlier))
         except Exception as error:  # an error of one experiment must not stop the others

@@ -99,7 +99,7 @@ class ReportCounter:
 
     def __init__(self, data: Data, experiments: Experiments, clock: Clock, stage: Stage) -> None:
         self._stage = stage
-        self._store, self._keys, self._closer = data.store, data.keys, experiments.closer
+        self._store, self._keys, self._publisher = data.store, data.keys, experiments.publisher
         self._experiments, self._clock = experiments, clock
         # Repeated reports for rounds that closed long ago must not read their publications again and again.
         self._report_size = lru_cache(maxsize=_MAX_CACHED_SIZES)(self._read_report_size)
@@ -154,7 +154,7 @@ class ReportCounter:
         decrypted = [report for request in group for report in request.decrypted or ()]
         counted_ids = locked.counted_ids(name, decrypted)
         find_answer, find_size = partial(self._store.find_batch_answer, name), partial(self._report_size, name)
-        finders = find_answer, find_size, partial(self._closer.earlier_policies.find, name)
+        finders = find_answer, find_size, partial(self._publisher.earlier_policies.find, name)
         find_token_report = self._store.find_token_report
         accumulator = Accumulator(open_round, counted_ids, decryptor, self._clock, *finders, find_token_report)
         accumulator.validate_all(decrypted)
@@ -169,7 +169,7 @@ class ReportCounter:
         snapshot = experiment.snapshot
         try:
             with self._stage("learn"):
-                closed = self._closer.close(snapshot.current)
+                closed = self._publisher.learn_and_publish(snapshot.current)
         except Exception as error:
             experiment.note_failed_closing(error, self._clock.monotonic())
             return None

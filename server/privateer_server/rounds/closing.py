@@ -38,21 +38,21 @@ class ClosedRound(NamedTuple):
     change: RoundUpdate  # the change that the store has applied
 
 
-class Closer:
-    """Closes rounds that take no more reports, and publishes the next ones.
+class RoundPublisher:
+    """Learns from rounds that take no more reports, and publishes the next ones.
 
-    Only the server with the lease of the experiment closes a round. The key of the next round is on disk before a
-    record names it. The journal has the next round, and in it the noise of the release, before the database has it; of
-    two releases it takes the first, and the other is never published. The key of the closed round is destroyed after
-    that. After a failure at any step another call of `close` continues from there, here or at another server; after a
-    death of the process `Recovery` continues.
+    Only the server with the lease of the experiment does that. The key of the next round is on disk before a record
+    names it. The journal has the next round, and in it the noise of the release, before the database has it; of two
+    releases it takes the first, and the other is never published. The key of the closed round is destroyed after that.
+    After a failure at any step another call of `learn_and_publish` continues from there, here or at another server;
+    after a death of the process `Recovery` continues.
     """
 
     def __init__(self, data: Data, clock: Clock) -> None:
         self._store, self._journal, self._keys, self._clock = data.store, data.journal, data.keys, clock
         self.earlier_policies = EarlierPolicies(data.store)  # the policies published before
 
-    def close(self, current: OpenRound) -> ClosedRound | None:
+    def learn_and_publish(self, current: OpenRound) -> ClosedRound | None:
         """Learn from a closed round, or give it up, and publish the next round; None if another server does that."""
         with self._store.lease(current.round.experiment) as has_lease:
             ended = self._read_ended_round(current) if has_lease else None
@@ -140,9 +140,9 @@ class Recovery:
     from a round given up.
     """
 
-    def __init__(self, data: Data, closer: Closer, clock: Clock) -> None:
+    def __init__(self, data: Data, publisher: RoundPublisher, clock: Clock) -> None:
         self._store, self._journal, self._keys = data.store, data.journal, data.keys
-        self._closer, self._clock = closer, clock
+        self._publisher, self._clock = publisher, clock
         self.recovered = Counter(published=0, given_up=0)  # numbers of rounds ``published`` and ``given_up``
 
     def recover(self, name: str) -> None:
@@ -153,7 +153,7 @@ class Recovery:
         last, plan, sums = record.current, record.state.plan, [record.current.total, *record.parts]
         reason = give_up_reason(last, entry)
         if entry and entry.closed == last.digest:
-            self._closer.commit(restore_without_sums(last), entry)
+            self._publisher.commit(restore_without_sums(last), entry)
             self.recovered["published"] += 1
             last, plan, sums = entry.following, plan.after_publication, [entry.following.total]
         if not reason and last.batch_size and not self._is_whole(last, sums):
@@ -170,7 +170,7 @@ class Recovery:
             version = first_unused_version(max(last.version, entry.following.version if entry else 0))
             now = self._clock.now()
             next_round = open_round_after_miss(lost_round, self._keys.create_key, now, version, is_repeated=True)
-            self._closer.commit(lost_round, self._closer.record(next_round, entry, lost_round))
+            self._publisher.commit(lost_round, self._publisher.record(next_round, entry, lost_round))
             self.recovered["given_up"] += 1
         elif reason and entry:
             # The round had no participants, so no sums can be released twice; the operator's plan follows this round.

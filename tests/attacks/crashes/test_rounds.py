@@ -12,7 +12,7 @@ import pytest
 
 from privateer_core.wire.publication import decode_publication
 from privateer_server.app import create_app
-from privateer_server.rounds.closing import Closer
+from privateer_server.rounds.closing import RoundPublisher
 from privateer_server.rounds.deadlines import Deadlines
 from privateer_server.settings import ServerSettings
 from privateer_server.store.journal import Journal
@@ -200,7 +200,7 @@ async def test_the_key_of_a_round_on_record_survives_a_start(
 ) -> None:
     """A server learns again at its start and the disk fails: what it then publishes must open after the next start."""
     with monkeypatch.context() as dying:
-        dying.setattr(Closer, "close", lambda *_: 1 / 0)
+        dying.setattr(RoundPublisher, "learn_and_publish", lambda *_: 1 / 0)
         async with serving(create_app(settings)) as client:
             api = Api(client)
             await api.create(SMALL)

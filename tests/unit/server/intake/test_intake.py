@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from privateer_server.app import create_app
-from privateer_server.rounds.closing import Closer
+from privateer_server.rounds.closing import RoundPublisher
 from privateer_server.rounds.open_round import OpenRound
 from privateer_server.settings import ServerSettings
 from privateer_server.store.round_keys import RoundKeys
@@ -22,14 +22,14 @@ SLOW = {**SMALL, "experiment.name": "slow"}
 @pytest.fixture
 def learning(monkeypatch: pytest.MonkeyPatch) -> Iterator[Event]:
     """The experiment ``slow`` learns from a round once the event is set."""
-    event, close = Event(), Closer.close
+    event, close = Event(), RoundPublisher.learn_and_publish
 
-    def wait(closer: Closer, current: OpenRound) -> Any:
+    def wait(publisher: RoundPublisher, current: OpenRound) -> Any:
         if current.round.experiment == "slow":
             assert event.wait(20)
-        return close(closer, current)
+        return close(publisher, current)
 
-    monkeypatch.setattr(Closer, "close", wait)
+    monkeypatch.setattr(RoundPublisher, "learn_and_publish", wait)
     yield event
     event.set()
 
