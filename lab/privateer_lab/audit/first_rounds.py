@@ -18,7 +18,7 @@ from privateer_core.wire.envelope import hpke_info, split_bytes
 from privateer_core.wire.identity import SIGNED_HEADER, Identity
 from privateer_core.wire.merkle import MerkleTree
 from privateer_core.wire.transparency_log import Entry, Head, make_proof
-from privateer_server.intake.opening import REPORT_ID_SIZE, Decryptor
+from privateer_server.intake.decryption import REPORT_ID_SIZE, Decryptor
 from privateer_server.rounds.open_round import OpenRound, open_first_round
 
 LIMITS: Final = Limits(

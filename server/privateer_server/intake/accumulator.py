@@ -15,7 +15,7 @@ from privateer_core.policies.policy import Policy
 from privateer_core.wire.batch import check_single_report
 from privateer_core.wire.envelope import Envelope, check_header, hpke_info, split_bytes, split_sealed
 from privateer_server.intake.admission import DUPLICATE_REPORT, FindTokenReport, SpentToken
-from privateer_server.intake.opening import REPORT_ID_SIZE, Decryptor
+from privateer_server.intake.decryption import REPORT_ID_SIZE, Decryptor
 from privateer_server.intake.receipts import Delivery, Receipt
 from privateer_server.rounds.open_round import MAX_CLOCK_DIFFERENCE_SECONDS, OpenRound
 from privateer_server.rounds.states import NEXT, RoundEvent, RoundState

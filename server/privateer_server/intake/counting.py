@@ -16,7 +16,7 @@ from privateer_server.data import Data
 from privateer_server.experiments.catalog import Experiments
 from privateer_server.experiments.experiment import Experiment, Snapshot
 from privateer_server.intake.accumulator import Accumulator
-from privateer_server.intake.opening import Decryptor
+from privateer_server.intake.decryption import Decryptor
 from privateer_server.intake.receipts import Receipt
 from privateer_server.rounds.open_round import OpenRound
 from privateer_server.store.records import TRANSIENT_ERRORS, RoundUpdate

@@ -25,7 +25,7 @@ from privateer_server.experiments.experiment import Experiment
 from privateer_server.intake.accumulator import Accumulator
 from privateer_server.intake.admission import Shufflers, SpentToken
 from privateer_server.intake.counting import Answer, CountedExperiment, ReportCounter, Request
-from privateer_server.intake.opening import DecryptPool
+from privateer_server.intake.decryption import DecryptPool
 from privateer_server.intake.receipts import Delivery, Receipt
 from privateer_server.metrics import ServerMetrics
 from privateer_server.rounds.open_round import OpenRound

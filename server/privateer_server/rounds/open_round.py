@@ -24,7 +24,7 @@ from privateer_core.spec.experiment import window_grain
 from privateer_core.spec.spec import Spec
 from privateer_core.wire.envelope import Header, report_header
 from privateer_core.wire.publication import Drain, Publication, Round, decode_publication, digest, encode_publication
-from privateer_server.intake.opening import SEALED_SIZE, Decryptor, create_unusable_public_key
+from privateer_server.intake.decryption import SEALED_SIZE, Decryptor, create_unusable_public_key
 from privateer_server.rounds.loop import PolicyMix, Schedule, Step
 from privateer_server.rounds.states import RoundEvent, RoundState
 from privateer_server.store.records import NO_PLAN, STOPPED, ExperimentState, Plan, RoundRecord

@@ -39,8 +39,8 @@ class RoundRecord:
     # learner state that made the policy, encoded; empty once the next round is published
     state: bytes = field(repr=False)
     # sums that the round began with, encoded and encrypted with its key
-    # (`privateer_server.intake.opening.Decryptor.encrypt_sums`); its reports are in parts (`RoundUpdate`). Empty once
-    # the next round is published, in a backup, and in a round without participants.
+    # (`privateer_server.intake.decryption.Decryptor.encrypt_sums`); its reports are in parts (`RoundUpdate`). Empty
+    # once the next round is published, in a backup, and in a round without participants.
     total: bytes = field(repr=False)
     given_up: bool = False  # whether the round takes no more reports, and nothing is learned from its reports
 

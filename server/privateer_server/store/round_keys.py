@@ -17,7 +17,7 @@ from privateer_core.serving.logs import trace
 from privateer_core.serving.store.database import Database
 from privateer_core.serving.store.store_key import StoreKey
 from privateer_core.wire.keys import UNREADABLE_KEY_REMEDY
-from privateer_server.intake.opening import Decryptor
+from privateer_server.intake.decryption import Decryptor
 from privateer_server.store.backup import fsync_path
 from privateer_server.store.schema import KEYS, SEAL
 

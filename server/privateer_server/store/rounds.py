@@ -10,7 +10,7 @@ from typing_extensions import override
 
 from privateer_core.codec import decode, encode
 from privateer_core.serving.store.database import Database, DriverStatement, insert
-from privateer_server.intake.opening import REPORT_ID_SIZE
+from privateer_server.intake.decryption import REPORT_ID_SIZE
 from privateer_server.store.records import ExperimentState, Leaf, LogLine, OutdatedState, Plan, RoundRecord, RoundUpdate
 from privateer_server.store.schema import (
     ANSWERS,

@@ -21,7 +21,7 @@ from privateer_core.serving.store.postgres import PostgresDatabase
 from privateer_core.wire.envelope import hpke_info
 from privateer_core.wire.publication import decode_publication
 from privateer_server.app import create_app
-from privateer_server.intake.opening import Decryptor
+from privateer_server.intake.decryption import Decryptor
 from privateer_server.rounds.open_round import read_policy
 from privateer_server.settings import ServerSettings
 from tests.support.asgi import serving

@@ -14,7 +14,7 @@ from privateer_server.data import open_data
 from privateer_server.intake import counting
 from privateer_server.intake.accumulator import Accumulator
 from privateer_server.intake.counting import Request
-from privateer_server.intake.opening import Decryptor
+from privateer_server.intake.decryption import Decryptor
 from privateer_server.rounds.open_round import OpenRound, open_first_round
 from privateer_server.settings import ServerSettings
 from tests.support.sealing import header_for, seal, sealed_reports

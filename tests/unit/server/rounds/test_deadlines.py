@@ -13,7 +13,7 @@ from privateer_core.answer.people import GIVEN_UP
 from privateer_core.wire.batch import BATCH, SIGNATURE_HEADER
 from privateer_core.wire.publication import Round, decode_publication
 from privateer_server.intake.accumulator import Accumulator
-from privateer_server.intake.opening import Decryptor
+from privateer_server.intake.decryption import Decryptor
 from privateer_server.rounds import open_round
 from privateer_server.rounds.deadlines import Deadlines
 from privateer_server.rounds.open_round import open_first_round, open_round_after_miss

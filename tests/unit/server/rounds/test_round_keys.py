@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from privateer_server.intake.opening import Decryptor
+from privateer_server.intake.decryption import Decryptor
 from privateer_server.store.round_keys import KeyFolder, RoundKeys
 
 

@@ -20,7 +20,7 @@ from privateer_core.serving.logs import Formatter
 from privateer_core.serving.store.leases import Lease, Leases
 from privateer_core.serving.store.postgres import PostgresDatabase
 from privateer_server.data import Data, open_data
-from privateer_server.intake.opening import REPORT_ID_SIZE
+from privateer_server.intake.decryption import REPORT_ID_SIZE
 from privateer_server.rounds.closing import ClosedRound, RoundPublisher
 from privateer_server.rounds.open_round import OpenRound, build_round_record, open_first_round
 from privateer_server.settings import ServerSettings, read_settings

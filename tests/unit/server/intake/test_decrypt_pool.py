@@ -17,7 +17,7 @@ from cryptography.hazmat.primitives.hpke import AEAD, KDF, KEM, Suite
 from msgspec.msgpack import encode
 
 from privateer_server.app import create_app
-from privateer_server.intake.opening import LENGTH_BYTES, SEAL_SIZE, Decryptor, DecryptPool, Job, serve
+from privateer_server.intake.decryption import LENGTH_BYTES, SEAL_SIZE, Decryptor, DecryptPool, Job, serve
 from privateer_server.settings import ServerSettings
 from tests.support.asgi import serving
 from tests.support.sealing import body_of, sealed_reports
@@ -48,7 +48,7 @@ def children() -> list[int]:
     processes = subprocess.run(
         ["ps", "-ww", "-o", "pid=,args=", "--ppid", str(os.getpid())], capture_output=True, text=True
     )
-    return [int(line.split()[0]) for line in processes.stdout.splitlines() if "intake.opening import" in line]
+    return [int(line.split()[0]) for line in processes.stdout.splitlines() if "intake.decryption import" in line]
 
 
 async def test_processes_do_not_inherit_secrets(openers: DecryptPool, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -126,7 +126,7 @@ async def test_where_no_process_starts_reports_are_left_to_the_caller(
     async def start() -> Process:
         raise RuntimeError("can't start new thread")
 
-    monkeypatch.setattr("privateer_server.intake.opening._start_process", start)
+    monkeypatch.setattr("privateer_server.intake.decryption._start_process", start)
     assert await decrypt_all(openers) is None
 
 
@@ -151,7 +151,7 @@ class Locals(BytesIO):
 
     def readinto(self, buffer: Any, /) -> int:
         values, frame = [], sys._getframe(1)
-        while frame and frame.f_globals["__name__"] == "privateer_server.intake.opening":
+        while frame and frame.f_globals["__name__"] == "privateer_server.intake.decryption":
             values += [
                 encode(f_local)
                 for f_local in frame.f_locals.values()

@@ -5,7 +5,7 @@ import os
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from cryptography.hazmat.primitives.hpke import AEAD, KDF, KEM, Suite
 
-from privateer_server.intake.opening import SEAL_SIZE, Decryptor
+from privateer_server.intake.decryption import SEAL_SIZE, Decryptor
 
 
 def test_decryption_omits_undecryptable_reports() -> None:

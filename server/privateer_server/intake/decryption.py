@@ -213,7 +213,7 @@ class DecryptPool:
 async def _start_process() -> Process:
     """Start a process that decrypts jobs from its input."""
     # A session of its own: Ctrl-C in a terminal reaches the server alone. -P: no module of the working directory.
-    code = "from privateer_server.intake.opening import main; main()"
+    code = "from privateer_server.intake.decryption import main; main()"
     environment = {name: value for name, value in os.environ.items() if name.startswith(_ENVIRONMENT_PREFIXES)}
     return await asyncio.create_subprocess_exec(
         sys.executable, "-P", "-c", code, stdin=PIPE, stdout=PIPE, start_new_session=True, env=environment
