@@ -11,6 +11,7 @@ from privateer_core.policies.expected_rewards import ExpectedRewards
 from privateer_core.policies.policy import Policy
 from privateer_core.spec.arms import ArmsSpec
 from privateer_server.conclusions.measured_gain import as_measured_gain, measured_headline, suggest_measurement
+from privateer_server.conclusions.number_format import AnswerFacts, format_count, format_difference, format_mean
 from privateer_server.conclusions.rule_search import MIN_GAIN_KEPT, MIN_UNCERTAIN_GAIN_KEPT
 from privateer_server.conclusions.rule_words import join_words, shorten
 from privateer_server.conclusions.rules import (
@@ -20,7 +21,6 @@ from privateer_server.conclusions.rules import (
     choose_confidence_label,
     find_arm_rules,
 )
-from privateer_server.conclusions.wording import AnswerFacts, format_count, format_difference, format_mean
 
 _GAIN_DIGITS = 6
 _MAX_FACTOR = 50

@@ -8,8 +8,8 @@ from privateer_core.answer.conclusion import ConfidenceLabel, Headline, NoRelati
 from privateer_core.answer.estimates import Effect, Estimate, MeasuredRate
 from privateer_core.answer.parts import Recommendations
 from privateer_core.spec.spec import Spec
+from privateer_server.conclusions.number_format import AnswerFacts, format_count, format_difference, format_mean
 from privateer_server.conclusions.rule_words import REST, shorten
-from privateer_server.conclusions.wording import AnswerFacts, format_count, format_difference, format_mean
 
 _DECIDED: Final[ConfidenceLabel] = "decided"
 _AGAINST_CONTROL: Final[ConfidenceLabel] = "decided against the control"

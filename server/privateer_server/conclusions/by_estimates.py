@@ -6,8 +6,8 @@ from privateer_core.answer.conclusion import Headline
 from privateer_core.answer.estimates import Estimate
 from privateer_core.answer.policy_view import Coefficients, Point
 from privateer_core.spec.arms import ArmsSpec
+from privateer_server.conclusions.number_format import AnswerFacts, format_count, format_difference, format_mean
 from privateer_server.conclusions.rule_words import format_number, shorten
-from privateer_server.conclusions.wording import AnswerFacts, format_count, format_difference, format_mean
 
 _MAX_LISTED = 6
 """The number of coordinates or features that a sentence names."""

@@ -18,15 +18,15 @@ from privateer_server.conclusions.by_effects import (
 )
 from privateer_server.conclusions.by_estimates import options_headline, point_headline, scores_headline, suggest_size
 from privateer_server.conclusions.measured_gain import find_gain_above_chance, warn_of_chance_level
-from privateer_server.conclusions.rule_words import shorten
-from privateer_server.conclusions.rules import RULE_DIGITS
-from privateer_server.conclusions.wording import (
+from privateer_server.conclusions.number_format import (
     AnswerFacts,
     describe_privacy_cost,
     describe_reward_unit,
     format_count,
     format_difference,
 )
+from privateer_server.conclusions.rule_words import shorten
+from privateer_server.conclusions.rules import RULE_DIGITS
 from privateer_server.rounds.loop import Schedule, Step
 
 

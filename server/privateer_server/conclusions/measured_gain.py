@@ -9,9 +9,9 @@ from privateer_core.answer.conclusion import Headline
 from privateer_core.answer.estimates import Estimate
 from privateer_core.answer.parts import ABOVE_CHANCE, Gain, Intervals
 from privateer_core.spec.arms import ArmsSpec
+from privateer_server.conclusions.number_format import AnswerFacts, choose_decimals, format_count, format_mean
 from privateer_server.conclusions.rule_words import shorten
 from privateer_server.conclusions.rules import choose_confidence_label
-from privateer_server.conclusions.wording import AnswerFacts, choose_decimals, format_count, format_mean
 
 _DEFAULT_SHARE: Final = 0.05
 _MAX_SHARE: Final = 0.5

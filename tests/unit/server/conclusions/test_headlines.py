@@ -19,8 +19,13 @@ from privateer_server.conclusions.by_effects import (
 )
 from privateer_server.conclusions.by_estimates import options_headline, point_headline, scores_headline, suggest_size
 from privateer_server.conclusions.conclusion import conclude
+from privateer_server.conclusions.number_format import (
+    AnswerFacts,
+    choose_decimals,
+    describe_privacy_cost,
+    format_difference,
+)
 from privateer_server.conclusions.rule_words import shorten
-from privateer_server.conclusions.wording import AnswerFacts, choose_decimals, describe_privacy_cost, format_difference
 from privateer_server.rounds.loop import Schedule
 from tests.support.specs import make_spec
 

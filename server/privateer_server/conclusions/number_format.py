@@ -1,4 +1,4 @@
-"""Texts of an experiment's figures, rewards and privacy cost."""
+"""Formats of numbers in the sentences of a conclusion, and the facts that these sentences need."""
 
 import math
 from dataclasses import dataclass
