@@ -5,10 +5,11 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 from privateer_core.answer import Answer
-from privateer_core.answer.conclusion import Conclusion, Headline, Rules
+from privateer_core.answer.conclusion import Conclusion, Headline, PrivacyCost, RewardUnit, Rules
 from privateer_core.answer.estimates import Effect
 from privateer_core.answer.parts import DriftTest, Gain, GuardrailEffects, Losses
 from privateer_core.answer.policy_view import Coefficients, Point, PolicyView
+from privateer_core.spec.spec import Spec
 from privateer_server.conclusions.by_context import add_context_findings
 from privateer_server.conclusions.by_effects import (
     effects_headline,
@@ -20,12 +21,10 @@ from privateer_server.conclusions.by_estimates import options_headline, point_he
 from privateer_server.conclusions.measured_gain import find_gain_above_chance, warn_of_chance_level
 from privateer_server.conclusions.number_format import (
     AnswerFacts,
-    describe_privacy_cost,
-    describe_reward_unit,
     format_count,
     format_difference,
 )
-from privateer_server.conclusions.rule_words import shorten
+from privateer_server.conclusions.rule_words import format_number, shorten
 from privateer_server.conclusions.rules import RULE_DIGITS
 from privateer_server.rounds.loop import Schedule, Step
 
@@ -55,6 +54,25 @@ def conclude(schedule: Schedule, step: Step, answer: Answer) -> Conclusion:
     return msgspec.structs.replace(
         conclusion, headline=Headline("failed", reason + text, conclusion.headline.confidence_label)
     )
+
+
+def describe_reward_unit(spec: Spec) -> RewardUnit:
+    """Describe the unit of rewards; in every spec higher rewards are better."""
+    low, high = (format_number(end) for end in (spec.reward.low, spec.reward.high))
+    sentence = f"Rewards are from {low} to {high}, and more counts as better; effects are differences of means."
+    return RewardUnit(spec.reward.low, spec.reward.high, sentence)
+
+
+def describe_privacy_cost(spec: Spec) -> PrivacyCost:
+    """Describe the privacy guarantee of the experiment's own participants."""
+    privacy = spec.privacy
+    if not privacy.trust.promises or privacy.epsilon is None:
+        sentence = f"Nothing was promised to people: the server sees {privacy.trust.sees}."
+        return PrivacyCost(privacy.model, None, 0.0, sentence)
+    delta = f" and delta {privacy.delta:g}" if privacy.delta else ""
+    cost = f"It cost each person epsilon {privacy.epsilon:g}{delta} against {privacy.trust.reader}"
+    sentence = f"{cost}, for all that they report: the server sees {privacy.trust.sees}."
+    return PrivacyCost(privacy.model, privacy.epsilon, privacy.delta, sentence)
 
 
 def _list_warnings(answer: Answer) -> Iterator[str]:

@@ -5,10 +5,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from privateer_core.answer import Answer
-from privateer_core.answer.conclusion import PrivacyCost, RewardUnit
 from privateer_core.portable import round_up
 from privateer_core.spec.spec import Spec
-from privateer_server.conclusions.rule_words import format_number
 
 _MAX_DECIMALS: Final = 6
 _MIN_SINGLE_DIGIT: Final = 3
@@ -66,25 +64,6 @@ def format_difference(value: float, low: float | None, high: float | None) -> st
     if low is None or high is None:
         return text
     return f"{text} ({low:+z,.{digits}f} to {high:+z,.{digits}f})"
-
-
-def describe_reward_unit(spec: Spec) -> RewardUnit:
-    """Describe the unit of rewards; in every spec higher rewards are better."""
-    low, high = (format_number(end) for end in (spec.reward.low, spec.reward.high))
-    sentence = f"Rewards are from {low} to {high}, and more counts as better; effects are differences of means."
-    return RewardUnit(spec.reward.low, spec.reward.high, sentence)
-
-
-def describe_privacy_cost(spec: Spec) -> PrivacyCost:
-    """Describe the privacy guarantee of the experiment's own participants."""
-    privacy = spec.privacy
-    if not privacy.trust.promises or privacy.epsilon is None:
-        sentence = f"Nothing was promised to people: the server sees {privacy.trust.sees}."
-        return PrivacyCost(privacy.model, None, 0.0, sentence)
-    delta = f" and delta {privacy.delta:g}" if privacy.delta else ""
-    cost = f"It cost each person epsilon {privacy.epsilon:g}{delta} against {privacy.trust.reader}"
-    sentence = f"{cost}, for all that they report: the server sees {privacy.trust.sees}."
-    return PrivacyCost(privacy.model, privacy.epsilon, privacy.delta, sentence)
 
 
 def format_count(count: float) -> str:

@@ -18,11 +18,10 @@ from privateer_server.conclusions.by_effects import (
     suggest_sizes,
 )
 from privateer_server.conclusions.by_estimates import options_headline, point_headline, scores_headline, suggest_size
-from privateer_server.conclusions.conclusion import conclude
+from privateer_server.conclusions.conclusion import conclude, describe_privacy_cost
 from privateer_server.conclusions.number_format import (
     AnswerFacts,
     choose_decimals,
-    describe_privacy_cost,
     format_difference,
 )
 from privateer_server.conclusions.rule_words import shorten
