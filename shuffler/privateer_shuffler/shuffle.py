@@ -27,7 +27,7 @@ class RandomBelow:
                 return word % count
 
 
-class RandomPlaces:
+class ShuffledPlaces:
     """The free places of a batch, handed out in an order that is uniform among all orders.
 
     This is the Fisher-Yates shuffle, one step a report: a report gets its place in the batch when it arrives. So its
@@ -63,7 +63,7 @@ class Groups:
     n_participants: participants of the batch.
     n_messages: messages of each kind per participant.
     n_kinds: number of kinds.
-    draw_below: as for `RandomPlaces`.
+    draw_below: as for `ShuffledPlaces`.
     """
 
     def __init__(
@@ -73,7 +73,7 @@ class Groups:
         by_kind: list[list[int]] = [[] for _ in range(n_kinds)]
         for place in free:
             by_kind[place // self._size].append(place)
-        self._kinds = [RandomPlaces(places, draw_below) for places in by_kind]
+        self._kinds = [ShuffledPlaces(places, draw_below) for places in by_kind]
         self._places_of_participant = [places for places in self._kinds for _ in range(n_messages)]
 
     @property

@@ -32,7 +32,7 @@ from privateer_lab.simulation.scores import SeededNoise
 from privateer_papers.paper_1.laplace_cells import LaplaceCells
 from privateer_server.intake.accumulator import Accumulator
 from privateer_server.rounds.states import NEXT, RoundEvent, RoundState
-from privateer_shuffler.shuffle import RandomPlaces
+from privateer_shuffler.shuffle import ShuffledPlaces
 
 Patch = Callable[[pytest.MonkeyPatch], None]
 
@@ -115,7 +115,7 @@ def coins_that_name_some_keys(patch: pytest.MonkeyPatch) -> None:
 
 
 def no_permutation(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(RandomPlaces, "draw", lambda self: self._free.pop(0))
+    patch.setattr(ShuffledPlaces, "draw", lambda self: self._free.pop(0))
 
 
 def a_size_that_tells_the_value(patch: pytest.MonkeyPatch) -> None:

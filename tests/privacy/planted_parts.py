@@ -22,7 +22,7 @@ from privateer_core.sampling.normal import RoundedNormal
 from privateer_core.sampling.response import RandomizedResponse, SubsetResponse
 from privateer_lab.audit.mechanisms.hits import PRODUCT_SUMS
 from privateer_papers.paper_1.laplace_cells import LaplaceCells
-from privateer_shuffler.shuffle import RandomPlaces
+from privateer_shuffler.shuffle import ShuffledPlaces
 from tests.privacy.planted_screening import Patch, ReduceNoise, ReuseNoise, block, both_choices, choice
 
 IsAffected = Callable[[Any, Any], Any]
@@ -269,11 +269,11 @@ def _coins_after_a_start() -> tuple[ReduceNoise, ReuseNoise]:
 
 
 def _places() -> tuple[ReduceNoise, ReuseNoise]:
-    init = RandomPlaces.__init__
+    init = ShuffledPlaces.__init__
 
     def patch_draw(patch: Patch, redraw: Callable[[Any, int], int]) -> None:
         patch.setattr(
-            RandomPlaces,
+            ShuffledPlaces,
             "__init__",
             lambda self, free, draw: init(self, free, lambda count: redraw(draw, count)),
         )

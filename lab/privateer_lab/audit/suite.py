@@ -34,7 +34,7 @@ from privateer_lab.audit.sealed_reports import SINGLE_REPORT_MODEL, open_audit_r
 from privateer_lab.audit.sent_coins import coin_parts
 from privateer_lab.audit.sent_reports import path_cases
 from privateer_lab.audit.whole_experiments import claiming_algorithms, experiment_cases, gain_cases
-from privateer_shuffler.shuffle import Groups, RandomBelow, RandomPlaces
+from privateer_shuffler.shuffle import Groups, RandomBelow, ShuffledPlaces
 
 _ORIGIN: Final = "distribution that brings it"
 PARTS: Final = Plugins[Callable[[], list[MechanismPart]]]("privateer.parts", _ORIGIN, "--mechanism")
@@ -98,7 +98,7 @@ def _observe_restarted_coins(neighbour: int, count: int) -> Integers:
 
 def _observe_places(neighbour: int, count: int) -> Integers:
     """Draw the place of the first participant of a batch (neighbour 0), or of the last."""
-    batches = (RandomPlaces(range(_N_PLACES), RandomBelow()) for _ in range(count))
+    batches = (ShuffledPlaces(range(_N_PLACES), RandomBelow()) for _ in range(count))
     return np.array([[places.draw() for _ in range(_N_PLACES)][-neighbour] for places in batches])[:, None]
 
 

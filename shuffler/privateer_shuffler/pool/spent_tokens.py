@@ -25,7 +25,7 @@ from privateer_core.serving.store.store_key import StoreKey
 from privateer_shuffler.pool.round_file import REPAIR, RoundStore
 from privateer_shuffler.pool.schema import SECRET, SPENT
 from privateer_shuffler.pool.uploads import Portion
-from privateer_shuffler.shuffle import RandomPlaces
+from privateer_shuffler.shuffle import ShuffledPlaces
 
 TOKENS_FILE: Final = "spent.sqlite"
 TOKENS_DATABASE: Final = FileKind(
@@ -187,7 +187,7 @@ class RoundTokens:
                 free.append(place)
             else:
                 spent_tokens.recent.add(row[:_HASH_BYTES])
-        self._places = RandomPlaces(free, below)
+        self._places = ShuffledPlaces(free, below)
 
     def spend(self, portions: Iterable[Portion]) -> list[tuple[bytes, int]]:
         """Spend the tokens of portions, and draw a place for each."""

@@ -8,7 +8,7 @@ from collections import Counter
 
 import pytest
 
-from privateer_shuffler.shuffle import Groups, RandomBelow, RandomPlaces
+from privateer_shuffler.shuffle import Groups, RandomBelow, ShuffledPlaces
 from tests.support.statistics import is_compatible
 
 ORDERS = list(itertools.permutations(range(4)))
@@ -19,7 +19,7 @@ def is_uniform(below) -> bool:
     """Whether 4 places come in all 24 orders equally often."""
     counter = Counter()
     for _ in range(DRAWS):
-        places = RandomPlaces(range(4), below)
+        places = ShuffledPlaces(range(4), below)
         counter[tuple(places.draw() for _ in range(4))] += 1
     return is_compatible([counter[order] for order in ORDERS], [DRAWS / len(ORDERS)] * len(ORDERS))
 
@@ -66,7 +66,7 @@ def test_a_defective_source_is_caught(defect):
 
 
 def test_every_place_is_drawn_once():
-    places = RandomPlaces([7, 3, 9], RandomBelow())
+    places = ShuffledPlaces([7, 3, 9], RandomBelow())
     assert len(places) == 3
     assert sorted(places.draw() for _ in range(3)) == [3, 7, 9]
     assert len(places) == 0
