@@ -23,9 +23,9 @@ from sqlalchemy import (
 
 from privateer_core.serving.store.database import INTEGER, Schema
 from privateer_core.serving.store.leases import leases_table
-from privateer_core.serving.store.spent_tokens import spent_tokens_table
 from privateer_core.serving.store.sqlite import FileKind
 from privateer_core.serving.store.store_key import seal_table
+from privateer_core.serving.store.token_table import spent_tokens_table
 
 STORE_FILE: Final = "server.db"
 JOURNAL_FILE: Final = "journal.db"

@@ -12,8 +12,8 @@ from sqlalchemy import Connection, Select, Table, and_, bindparam, delete, func,
 from privateer_core.codec import decode, encode
 from privateer_core.serving.store.database import Database, insert
 from privateer_core.serving.store.leases import Leases
-from privateer_core.serving.store.spent_tokens import delete_expired
 from privateer_core.serving.store.sqlite import SqliteDatabase
+from privateer_core.serving.store.token_table import delete_expired
 from privateer_server.rounds.states import RoundState, read_state
 from privateer_server.store.backup import open_copy
 from privateer_server.store.findings import StoreFindings, examine_store, read_last_backup

@@ -10,8 +10,8 @@ from sqlalchemy import BigInteger, Boolean, Column, Double, Identity, Index, Int
 
 from privateer_core.serving.store.database import INTEGER, secret_table
 from privateer_core.serving.store.leases import leases_table
-from privateer_core.serving.store.spent_tokens import spent_tokens_table
 from privateer_core.serving.store.store_key import seal_table
+from privateer_core.serving.store.token_table import spent_tokens_table
 
 _TABLES: Final = MetaData()
 TAKEN: Final = Table(
