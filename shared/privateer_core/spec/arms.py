@@ -139,9 +139,9 @@ class ArmsSpec(Spec):
     context: Context
 
     @override
-    def with_defaults(self) -> Self:
+    def with_dependent_defaults(self) -> Self:
         """Return the spec with growing rounds if rewards are rare, then with the promise's smallest first round."""
-        spec = super().with_defaults()
+        spec = super().with_dependent_defaults()
         if not spec.capabilities.rounds_grow:
             return spec
         table, privacy, rate = spec.experiment, spec.privacy, spec.reward.base_rate

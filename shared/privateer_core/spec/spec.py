@@ -69,9 +69,9 @@ class Spec(Section):
 
     @model_validator(mode="after")
     def _apply_defaults(self) -> Self:
-        return self.with_defaults()
+        return self.with_dependent_defaults()
 
-    def with_defaults(self) -> Self:
+    def with_dependent_defaults(self) -> Self:
         """Return the spec with defaults that depend on other keys.
 
         If reports are not private by themselves, the minimum batch has its default, and the local epsilon no effect.
