@@ -259,6 +259,11 @@ def test_the_default_min_round_fraction_is_larger_where_a_curator_adds_noise_to_
     assert spec_of("central", experiment={"min_round_fraction": 0.0}).experiment.min_round_fraction == 0
 
 
+def test_the_default_first_round_is_set_before_it_is_checked():
+    """Before, the 1,000 of other algorithms was checked: a horizon of 600 was refused."""
+    assert spec_of("none", experiment={"horizon": 600}).experiment.round_size == 250
+
+
 def test_reports_on_all_questions_have_the_same_alphabet():
     spec, policy = policy_of("shuffle")
     mechanism = policy.terms.mechanism

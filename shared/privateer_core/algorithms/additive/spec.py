@@ -148,18 +148,20 @@ class AdditiveSpec(ArmsSpec):
 
     algorithm: AdditiveSection  # type: ignore[assignment] # a section of its own, with the base's key
 
-    @model_validator(mode="after")
-    def _set_default_rounds(self) -> Self:
+    @override
+    def with_dependent_defaults(self) -> Self:
         """Return the spec with the default size and growth of rounds, and finer default bins if there is no noise."""
-        growth = 0.0 if self.has_half_life else _ROUND_GROWTHS[0 if self.privacy.trust.curated else 1]
+        spec = super().with_dependent_defaults()
+        promises, has_half_life = spec.privacy.trust.promises, spec.has_half_life
+        growth = 0.0 if has_half_life else _ROUND_GROWTHS[0 if spec.privacy.trust.curated else 1]
         defaults: dict[str, Any] = {"min_round_fraction": growth}
-        if not (self.privacy.trust.promises or self.has_half_life):
+        if not (promises or has_half_life):
             defaults["round_size"] = _NOISELESS_ROUND_SIZE
-        elif self.has_coin_plan and not self.privacy.trust.batched:
+        elif spec.has_coin_plan and not spec.privacy.trust.batched:
             defaults["round_size"] = _COIN_ROUND_SIZE
-        bins = {} if self.privacy.trust.promises else {"bins": _FINE_BINS}
-        sections = {"experiment": self.experiment.with_unset(defaults), "algorithm": self.algorithm.with_unset(bins)}
-        return self.model_copy(update=sections)
+        bins = {} if promises else {"bins": _FINE_BINS}
+        sections = {"experiment": spec.experiment.with_unset(defaults), "algorithm": spec.algorithm.with_unset(bins)}
+        return spec.model_copy(update=sections)
 
     @model_validator(mode="after")
     def _check_spec(self) -> Self:
