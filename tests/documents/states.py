@@ -153,6 +153,7 @@ PICTURES: Final = (
             "finished": (415, 370), "failed": (95, 370),
         },
         (830, 420),
+        {("open", "stopped"): ("M95 60 L656 183", 520, 157)},
     ),
 )  # fmt: skip
 
