@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Final, Generic, Self, TypeVar
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
 from privateer_client.delivery import UNKNOWN_TOKEN_SLUGS, Pace, Steps, deliver, deliver_once
 from privateer_client.ledger.account_protocol import Account
@@ -38,6 +38,9 @@ if TYPE_CHECKING:
 
 _NORMAL_URL: Final = re.compile(r"https?://[a-z0-9.-]*[a-z0-9](?::(?!80$|443$)(?:[1-9][0-9]{1,3}|[1-5][0-9]{4}))?")
 """An address in normal form, as most addresses are."""
+_HOST: Final = re.compile(r"[a-z0-9._-]+|[0-9a-f:.]+")
+"""A host's name in ASCII, since libraries differ in how they encode other names; or its number."""
+_DEFAULT_PORTS: Final = {"http": 80, "https": 443}
 _RANDOM: Final = secrets.SystemRandom()
 _Arm = TypeVar("_Arm")
 _Transport = TypeVar("_Transport", "httpx.BaseTransport", "httpx.AsyncBaseTransport")
@@ -365,15 +368,14 @@ def _normalize_url(url: str, field: str) -> str:
     """Normalize a service's address, by which the ledger identifies experiments; refuse what is no address."""
     if _NORMAL_URL.fullmatch(normal_url := url.removesuffix("/")):
         return normal_url
-    import httpx
-
     try:
-        parsed = httpx.URL(urlsplit(url).geturl())
-    except (httpx.InvalidURL, ValueError):
-        parsed = httpx.URL()
-    if parsed.scheme not in ("http", "https") or not parsed.host or parsed.query or parsed.userinfo:
+        parsed = urlsplit(url)
+        port = f":{parsed.port}" if parsed.port not in (None, _DEFAULT_PORTS.get(parsed.scheme)) else ""
+    except ValueError:
+        parsed, port = urlsplit(""), ""
+    host = parsed.hostname or ""
+    if parsed.scheme not in _DEFAULT_PORTS or not _HOST.fullmatch(host) or parsed.query or "@" in parsed.netloc:
         raise InputError("not the address of a service", field=field, remedy="write https://host or https://host:port")
-    path = posixpath.normpath(parsed.path).strip("/.")
-    port = f":{parsed.port}" if parsed.port else ""
-    host = f"[{parsed.host}]" if ":" in parsed.host else parsed.host
+    path = posixpath.normpath(quote(parsed.path, safe="/%:@!$&'()*+,;=")).strip("/.")
+    host = f"[{host}]" if ":" in host else host
     return f"{parsed.scheme}://{host}{port}" + (f"/{path}" if path else "")

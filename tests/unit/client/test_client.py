@@ -255,7 +255,9 @@ def test_one_server_has_one_identity_however_it_is_spelled(ledger: Path, url: st
     assert rejoined.report(1.0) is ReportStatus.ALREADY_REPORTED
 
 
-@pytest.mark.parametrize("url", ["s", "ftp://s", "http://", "http://u:p@s", "http://s?x=1", "http://[", ""])
+@pytest.mark.parametrize(
+    "url", ["s", "ftp://s", "http://", "http://u:p@s", "http://s?x=1", "http://[", "http://ä", "http://s:x", ""]
+)
 def test_a_malformed_server_address_is_refused(ledger: Path, url: str) -> None:
     with pytest.raises(InputError) as refusal:
         Client(url, ledger=Ledger(ledger))
