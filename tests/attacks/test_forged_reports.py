@@ -132,7 +132,7 @@ async def test_random_bytes_do_not_fail_a_phased_experiment(tmp_path: Path) -> N
         )
         await services.version(3)
         state = (await services.api.client.get("/experiments/test/state")).json()["answer"]
-        assert (state["rounds"], state["status"], fact(state, "people asked")) == (1, "learning", 2 * before["places"])
+        assert (state["rounds"], state["stage"], fact(state, "people asked")) == (1, "learning", 2 * before["places"])
         rows = (await services.api.client.get("/experiments/test/privacy")).json()["rounds"]
         assert [row["released"] for row in rows[:2]] == [False, True]
 

@@ -36,7 +36,7 @@ test("reasons are counted, decided ones first", () => {
 });
 
 test("what ended it is said as it was", () => {
-  const said = (reason, status = "ended") => decisions.describeEnd({ stop_reason: reason, status });
+  const said = (reason, stage = "ended") => decisions.describeEnd({ stop_reason: reason, stage });
   assert.match(said("its horizon"), /^Its horizon ended it/);
   assert.match(said("its rule"), /^The rule that it declared/);
   assert.match(said("an operator"), /^An operator stopped it/);

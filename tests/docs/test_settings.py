@@ -62,7 +62,7 @@ class Composed:
         if name == "PRIVATEER_ATTESTATION_SECRETS":  # a file of the host, which is mounted where the service looks
             place = self.environment(service)[name]
             return f"${{{name}:-/dev/null}}:{place}:ro" in self._services[service]["volumes"]
-        variable = f"PRIVATEER_{service.upper()}_ORIGIN" if name == "PRIVATEER_TOKEN_ORIGIN" else name
+        variable = f"PRIVATEER_{service.upper()}_TOKEN_ORIGIN" if name == "PRIVATEER_TOKEN_ORIGIN" else name
         return "WRITTEN" in self.environment(service, {variable: "WRITTEN"}).get(name, "")
 
 

@@ -87,8 +87,8 @@ const ENDINGS = {
 };
 
 /** Why nobody is asked any more, in a sentence; empty while people are. */
-export function describeEnd({ stop_reason: reason, status }) {
-  if (status === "failed") return "It failed, and nobody is asked any more.";
+export function describeEnd({ stop_reason: reason, stage }) {
+  if (stage === "failed") return "It failed, and nobody is asked any more.";
   if (reason) return ENDINGS[reason] ?? `What ended it: ${reason}.`;
-  return status === "ended" ? "Nobody is asked any more." : "";
+  return stage === "ended" ? "Nobody is asked any more." : "";
 }

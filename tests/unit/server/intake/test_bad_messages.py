@@ -33,4 +33,4 @@ async def test_bad_messages_are_one_refusal(api: Api, shuffler_key: Ed25519Priva
     facts = await api.facts()
     assert (facts["version"], facts["status"], facts["refused"]) == (2, "open", {reason: 1})
     state = (await api.client.get("/experiments/test/state")).json()["answer"]
-    assert (state["rounds"], state["status"]) == (1, "learning")
+    assert (state["rounds"], state["stage"]) == (1, "learning")

@@ -173,7 +173,7 @@ async def test_a_phase_of_too_few_participants_fails(serve: Serving, clock: Hand
         assert (failed_round["status"], failed_round["batch_size"]) == ("failed", 0)
         state = (await api.client.get("/experiments/test/state")).json()
         answer = state["answer"]
-        assert (state["status"], answer["status"], answer["rounds"]) == ("failed", "failed", 0)
+        assert (state["status"], answer["stage"], answer["rounds"]) == ("failed", "failed", 0)
         record = await record_holds(api)
         assert (record["rounds"][0]["received"], record["rounds"][0]["released"]) == (facts.fewest - 1, False)
         people = failed_round["people"]
