@@ -247,7 +247,7 @@ class PersonChoice:
         rewards = append_numbers(choice.rewards, choice.numbers)
         arguments = (choice.contexts, choice.coins, choice.decisions, rewards)
         # A clock that was ahead at the choice must not use up later periods.
-        period = min(choice.period, period_number(opened.spec, self._now))
+        period = min(choice.period, period_number(opened.spec, self._now)) if choice.period else 0
         return self._pay_and_seal(opened, period, lambda: opened.make_reports(*arguments, versions)[0])
 
     def make_past_report(self, past: Past, participation: Participation, opened: Participation) -> SealedReport | None:

@@ -340,8 +340,13 @@ class Session(Generic[Reported]):
     def _refuse_second_report(self, choice: StoredChoice | StoredArm | None) -> None:
         """Refuse a second report for the promise, or for the period of the stored choice, else the current period."""
         payment = self._account.payment(self._identity)
-        now = period_number(self._participation.spec, self._pace.clock.now())
-        if payment is not None and not payment.allows(choice.period if isinstance(choice, StoredChoice) else now):
+        if payment is None:
+            return
+        if isinstance(choice, StoredChoice):
+            period = choice.period
+        else:
+            period = period_number(self._participation.spec, self._pace.clock.now())
+        if not payment.allows(period):
             detail = "this device has reported to the experiment"
             raise AlreadyReported(detail, remedy="nothing to do: if it waits, the client sends it")
 
