@@ -54,7 +54,7 @@ async def test_reports_of_one_person_in_several_rounds_share_a_promise(
     (certificate,) = read_certificates(record).values()
     joint_claim, colluding = recompute(certificate)
     assert joint_claim.holds
-    assert 0.9e-6 < joint_claim.found < 1e-6
+    assert 0.9e-6 < joint_claim.recomputed_delta < 1e-6
     assert colluding.epsilon == cost.local_epsilon == 2 * max(row["mechanism"]["epsilon"] for row in record["rounds"])
     record["rounds"][0]["mechanism"]["epsilon"] = 3.0  # what a person who reports once may spend
     with pytest.raises(SpecError, match="more than a report's share"):

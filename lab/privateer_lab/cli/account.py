@@ -305,7 +305,7 @@ def _print_verdicts(cohort: str, certificate: Certificate, verdicts: list[Verdic
     subject = f"{certificate.experiment}, source {cohort}" if cohort else certificate.experiment
     for verdict in verdicts:
         claim = [(f"claimed {key}", value) for key, value in claim_rows(verdict.epsilon, verdict.delta)]
-        delta_rows = [] if verdict.epsilon is None else [("delta", verdict.found)]
+        delta_rows = [] if verdict.epsilon is None else [("delta", verdict.recomputed_delta)]
         rows = [("protects", verdict.protects), *claim, *delta_rows, ("proof", verdict.proof)]
         print_table(f"{subject}: against {verdict.adversary}", [*rows, ("holds", "yes" if verdict.holds else "NO")])
     _print_assumptions(certificate)

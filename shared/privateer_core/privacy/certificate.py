@@ -67,7 +67,7 @@ class Certificate(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Verdict(msgspec.Struct, frozen=True):
-    """A recomputed claim: delta at its epsilon (``found``), its proof, and whether delta is within the claim.
+    """A recomputed claim: its delta at its epsilon, its proof, and whether that delta is within the claim.
 
     ``proof`` and ``exact`` are the verifier's own, since a document may be wrong.
     """
@@ -76,7 +76,7 @@ class Verdict(msgspec.Struct, frozen=True):
     protects: str
     epsilon: float | None
     delta: float
-    found: float
+    recomputed_delta: float
     proof: str
     exact: bool
     holds: bool

@@ -161,7 +161,7 @@ def render_html(review: Review) -> str:
                 f"{claim.adversary}{f' ({claim.cohort})' if claim.cohort else ''}",
                 exact(claim.epsilon),
                 exact(claim.delta),
-                exact(float(f"{claim.found:.3g}")),
+                exact(float(f"{claim.recomputed_delta:.3g}")),
                 format_figure(claim.exact),
                 "yes" if claim.holds else "NO",
                 claim.proof,

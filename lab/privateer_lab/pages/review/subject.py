@@ -202,8 +202,8 @@ class StatedClaim(msgspec.Struct, frozen=True):
     delta: float
     proof: str
     exact: bool
-    # found, holds: delta as recomputed from the event, and whether the claim stands
-    found: float
+    # recomputed_delta, holds: delta as recomputed from the event, and whether the claim stands
+    recomputed_delta: float
     holds: bool
     advantage: float  # of membership: the true positive rate less the false positive rate of the best attack, at most
     guesses: tuple[Guess, ...]  # reconstruction: how often records are guessed
@@ -245,7 +245,7 @@ def _state_claims(cohort: str, certificate: Certificate) -> Iterator[StatedClaim
             delta=claim.delta,
             proof=verdict.proof,
             exact=verdict.exact,
-            found=verdict.found,
+            recomputed_delta=verdict.recomputed_delta,
             holds=verdict.holds,
             advantage=risk.advantage,
             guesses=guesses,
