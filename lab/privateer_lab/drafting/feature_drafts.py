@@ -113,7 +113,7 @@ class FeatureDrafts:
 
 
 def fold_notes(notes: Iterable[str]) -> list[str]:
-    """Return notes with those in one that leave out columns for the same reason."""
+    """Join the notes that leave out columns for the same reason."""
     groups = dict[str, list[str]]()
     for note in notes:
         name, mark, reason = note.partition(_LEFT_OUT)

@@ -175,9 +175,8 @@ class LoggedPeople:
             return []
         return [
             f"nothing is said of options: the model expects {', '.join(arms)}, {_MIN_ERRORS:g} standard errors away or "
-            "more. A feature that was measured after the choice takes the effect of options: leave it out with "
-            "--ignore. Or options were given by features, for which the model allows. Until you know, do not believe "
-            "what plan and simulate say of options."
+            "more. So it is where a feature was measured after the choice and takes the effect of options, or where "
+            "options were given by features. Until you know, do not believe what plan and simulate say of options."
         ]
 
     @property
@@ -202,7 +201,8 @@ class LoggedPeople:
             comparison = "Features were not tried: they do not vary, or rows are too few."
         else:
             others = [_MODEL_LABELS[kind] for kind in model.losses if kind != model.kind]
-            explained = "" if model.kind == BY_ARM else f" It explains {100 * self._r2:.0f} % of how rewards vary."
+            share = f"{100 * self._r2:.0f} %" if self._r2 >= 1 / 100 else "less than 1 %"
+            explained = "" if model.kind == BY_ARM else f" It explains {share} of how rewards vary."
             winner = f"a model of {_MODEL_LABELS[model.kind]} won over {' and over '.join(others)}"
             comparison = f"On rows that it had not seen, {winner}{': ' if best else ''}{best}.{explained}"
         groups = np.array_split(np.argsort(model.held_out, kind="stable"), _N_CALIBRATION_GROUPS)
@@ -272,7 +272,7 @@ class LoggedPeople:
         if names := ", ".join(shorten(name) for name in self.uneven_features if name not in self.strong_features):
             assignment = "at random" if self.propensities is None else "with the log's propensities"
             yield (
-                f"values differ {differ}: {names}. What options changed was measured after the choice, and no device "
+                f"{names}: values differ {differ}. What options changed was measured after the choice, and no device "
                 f"knows it in time: leave it out with --ignore. Else options were not given {assignment}, and the "
                 "model takes what differs between these people for what options do, as far as features do not say it."
             )

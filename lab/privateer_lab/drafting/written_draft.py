@@ -80,7 +80,7 @@ class Draft:
             return [f"No algorithm was tried on these people: {self._choice_or_error}."]
         if self.choice:
             is_all = self.choice.kept_features is None and self.choice.n_features > 0
-            return [*([f"{self.choice.reason}."] if is_all else []), self.choice.sentence]
+            return [self.choice.sentence, *([f"{self.choice.reason}."] if is_all else [])]
         n_features, is_test = len(self.spec.features), self.spec.algorithm.name not in contextual_algorithms()
         if is_test or not self.people:
             return []
@@ -117,14 +117,15 @@ class Draft:
         return choose_for_log(self.people, tables, cut)
 
     def summarize_public(self, *, is_written: bool) -> list[str]:
-        """Summarize in at most two lines what becomes public: values from the data, and who may be known by them."""
+        """Summarize the values from the data that become public, in at most two lines."""
         sentences = self.confirmed if is_written else self.confirm
         n_comments = sum(sentence.startswith(_COMMENT_PREFIX) for sentence in sentences)
         names = ", ".join(map(shorten, self.bounded.identifying if self.bounded else []))
-        marked = f"{len(sentences) - n_comments} marked lines, and {n_comments} comments, have values from the data"
-        public = f"Everybody may read a spec. {marked}: change or confirm them before you create it. --json lists them."
-        known = f"First look at {names}: somebody may be known by a level of fewer than ten rows."
-        return [*([public] if sentences else []), *([known] if names else [])]
+        marked = f"{len(sentences) - n_comments} of its lines{f', and {n_comments} comments' if n_comments else ''}"
+        remedy = "Change or confirm them before you create it. --json lists them."
+        warning = f"First look at {names}: somebody may be known by a level of fewer than ten rows."
+        public = f"Everybody may read a spec. Marked as from the data: {marked}. {remedy}"
+        return [*([public] if sentences else []), *([warning] if names else [])]
 
     @property
     def _features(self) -> FeatureDrafts | None:

@@ -326,8 +326,8 @@ def _suggest_test(expected: Expectation, unit: Unit) -> str:
     differ = f"The best and the worst option differ by {unit.points(difference)} here"
     if row.detectable is None:
         unknown = "the plan of a trial says from which difference on it finds one"
-        few = "a test of so few finds no difference either: raise the number of people or epsilon"
-        return f"{differ}, and {few if unit.is_rate else unknown}."
+        remedy = "a test of so few finds no difference either: raise the number of people or epsilon"
+        return f"{differ}, and {remedy if unit.is_rate else unknown}."
     finds = f"a test of two with as many people finds {unit.points(row.detectable)} or more"
     if row.detectable <= difference:
         return f"{differ}, and {finds}: test one option against another instead."

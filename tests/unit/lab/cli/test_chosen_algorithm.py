@@ -50,7 +50,7 @@ def test_plan_chooses_and_writes_the_name_alone(spec: Path, capsys: pytest.Captu
     assert spec.read_text() == OPEN.replace('name = "auto"  # to be chosen', f'name = "{name}"  # to be chosen')
     lines = out.splitlines()
     assert lines[0] == f"Wrote algorithm.name = '{name}' into {spec}."
-    assert lines[1].startswith(f"algorithm.name is '{name}': in runs on these people it earns ")
+    assert f"algorithm.name is '{name}'" in lines[1]
     second_output = run(capsys, "plan", str(spec), *FEW)[1]
     assert "algorithm.name is" not in second_output
 
@@ -63,7 +63,7 @@ def test_json_says_what_each_algorithm_earned(spec: Path, capsys: pytest.Capture
     assert chosen["written"]
     assert set(chosen["earned"]) == {"partition", "linear", "additive", "bandit"}
     assert chosen["earned"][chosen["name"]] > 0
-    assert document["words"][1].startswith(f"algorithm.name is '{chosen['name']}'")
+    assert f"algorithm.name is '{chosen['name']}'" in document["words"][1]
     assert tomllib.loads(spec.read_text())["algorithm"]["name"] == chosen["name"]
 
 

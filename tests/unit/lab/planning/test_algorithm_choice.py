@@ -164,7 +164,7 @@ def test_the_next_step_of_a_draft_that_earns_less_than_one_option_says_so(tmp_pa
     choice = AlgorithmChoice("linear", {"linear": earned}, 0.4, 0.2, True, n_features=1, best_option="b")
     monkeypatch.setattr("privateer_lab.drafting.draft_choice.choose_algorithm", lambda *_: choice)
     spec_draft, path = draft(frame, arm="offer", reward="won", model=promise), tmp_path / "spec.toml"
-    assert spec_draft.choice_notes[0] == f"{choice.reason}."
+    assert spec_draft.choice_notes == [choice.sentence, f"{choice.reason}."]
     step = spec_draft.next_step(path)
     assert step.endswith(f"privateer plan {path}")
     says_more = "Next: b for everybody earns more than this draft on these people, 40.0 % instead of 30.0 %. "
@@ -192,7 +192,7 @@ def test_a_draft_of_a_log_keeps_an_informative_feature_and_comments_the_others(t
     assert " 1 of 5 features: " in spec_draft.choice_notes[0]
     public = spec_draft.summarize_public(is_written=True)
     assert len(public) == 1
-    assert f" {len(spec_draft.confirmed) - 4} marked lines, and 4 comments, have values from the data" in public[0]
+    assert f"from the data: {len(spec_draft.confirmed) - 4} of its lines, and 4 comments." in public[0]
     assert text.count("# from the data: confirm") == len(spec_draft.confirmed)
 
 
