@@ -173,7 +173,7 @@ def at(tmp_path_factory: pytest.TempPathFactory) -> Any:
 def test_create_accepts_an_example_if_and_only_if_check_does(
     example: str, at: Services, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    named = {"URL": at.server, "ADMIN_URL": at.admin, "SHUFFLER": at.shuffler, "ADMIN_TOKEN": at.token}
+    named = {"URL": at.server, "ADMIN_URL": at.admin, "SHUFFLER_URL": at.shuffler, "ADMIN_TOKEN": at.token}
     for name, value in (named | {"LEDGER": str(tmp_path / "ledger.db")}).items():
         monkeypatch.setenv(f"PRIVATEER_{name}", value)
 
