@@ -26,7 +26,7 @@ ROOT: Final = Path(__file__).parents[2]
 PRIVATEER: Final = str(ROOT / ".venv/bin/privateer")
 COMPOSE: Final = ("docker-compose", "-p", "privateer-examples", "--profile", "load")
 PORTS: Final = {"SERVER_PORT": "18500", "SHUFFLER_PORT": "18501", "ADMIN_PORT": "18502", "SHUFFLER_ADMIN_PORT": "18503"}
-AT: Final = {"URL": "18500", "SHUFFLER": "18501", "ADMIN_URL": "18502", "SHUFFLER_ADMIN_URL": "18503"}
+AT: Final = {"URL": "18500", "SHUFFLER_URL": "18501", "ADMIN_URL": "18502", "SHUFFLER_ADMIN_URL": "18503"}
 SETTING: Final = re.compile(r"(PRIVATEER_\w+)=(\d+)(?= at the| and PRIV)")
 USERS: Final = int(os.environ.get("EXAMPLES_USERS", "3000"))
 READY_SECONDS: Final = 120
