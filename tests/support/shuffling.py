@@ -79,17 +79,17 @@ def blanket_delta(epsilon: float, local_epsilon: float, symbols: int, batch: int
     return total / (weight * batch)
 
 
-def subset_delta(epsilon: float, local_epsilon: float, symbols: float, batch: int, share: float = 1.0) -> float:
+def subset_delta(epsilon: float, local_epsilon: float, symbols: float, batch: int) -> float:
     """The lemma for as many symbols for each own one, whole or not, person by person: E(X_1 + ... + X_n)_+ / n.
 
-    X is l - e for a blanket message of the one set, 1 - e l of the other, 1 - e of neither, and 0 for another message,
-    or for a person who is not in the group that a share of them is in. The sum over those of neither, of whom a larger
+    X is l - e for a blanket message of the one set, 1 - e l of the other, 1 - e of neither, and 0 for another message.
+    The sum over those of neither, of whom a larger
     number leaves less, has positive terms alone: with k such that k messages leave something and F the distribution of
     their number, it is (e - 1) (F(0) + ... + F(k - 1)) + (X - (e - 1) k) F(k).
     """
     l, e = math.exp(local_epsilon), math.exp(epsilon)  # noqa: E741
     gap = math.expm1(epsilon)
-    p = share / (l + symbols - 1)
+    p = 1 / (l + symbols - 1)
     pairs, pair_masses = _likely_counts(np.array([batch]), 2 * p)
     pairs, pair_masses = pairs[pair_masses[0] > _NOTHING], pair_masses[0, pair_masses[0] > _NOTHING]
     others, other_masses = _likely_counts(batch - pairs, max(0.0, symbols - 2) * p / (1 - 2 * p))
@@ -101,7 +101,7 @@ def subset_delta(epsilon: float, local_epsilon: float, symbols: float, batch: in
     rows = np.arange(len(pairs))[:, None]
     left = gap * below[rows, largest] + (excess - gap * largest) * at_most[rows, largest]
     chances = stats.binom.pmf(indices, pairs[:, None], 0.5) * pair_masses[:, None]
-    return float((chances * np.where(excess > 0, left, 0.0)).sum() / (batch * share))
+    return float((chances * np.where(excess > 0, left, 0.0)).sum() / batch)
 
 
 def _likely_counts(trials: np.ndarray, probability: float) -> tuple[np.ndarray, np.ndarray]:

@@ -95,11 +95,11 @@ def test_more_symbols_are_above_the_blanket_lemma(epsilon, local_epsilon, symbol
     assert shuffled_delta(epsilon, local_epsilon, symbols, batch) >= expected * (1 - 1e-9)
 
 
-def random_batch(rng: random.Random) -> tuple[float, float, float, int, float]:
+def random_batch(rng: random.Random) -> tuple[float, float, float, int]:
     """Draw arguments of `shuffled_delta`: small batches and small blankets are as frequent as large ones."""
     epsilon, batch = 10 ** rng.uniform(-1.5, 0.7), int(10 ** rng.uniform(0, 3.2))
     symbols = rng.choice((2, 3, 5, 17, 64 / 11, rng.uniform(2, 200)))
-    return epsilon, epsilon * rng.uniform(1.05, 4), symbols, batch, rng.choice((1.0, 1.0, 0.5, 0.1))
+    return epsilon, epsilon * rng.uniform(1.05, 4), symbols, batch
 
 
 def below_the_lemma(seed: int, cases: int) -> list[tuple[float, ...]]:
@@ -153,7 +153,7 @@ def above_the_lemma(seed: int, cases: int) -> list[tuple[float, ...]]:
     rng, loose = random.Random(seed), []
     for _ in range(cases):
         epsilon, _, *batch = random_batch(rng)
-        local_epsilon = amplified_local_epsilon(epsilon, 10 ** rng.uniform(-9, -4), batch[0], batch[1], 16.0, batch[2])
+        local_epsilon = amplified_local_epsilon(epsilon, 10 ** rng.uniform(-9, -4), *batch, 16.0)
         is_amplified = local_epsilon > 1.02 * epsilon
         lemma = subset_delta(epsilon, local_epsilon, *batch)
         if is_amplified and shuffled_delta(1.01 * epsilon, local_epsilon, *batch) > lemma:
@@ -161,7 +161,7 @@ def above_the_lemma(seed: int, cases: int) -> list[tuple[float, ...]]:
     return loose
 
 
-@pytest.mark.parametrize("cases", [200, pytest.param(5000, marks=pytest.mark.nightly)])
+@pytest.mark.parametrize("cases", [200, pytest.param(2000, marks=pytest.mark.nightly)])
 def test_rounding_costs_less_than_a_hundredth_of_epsilon(cases):
     assert not above_the_lemma(3, cases)
 
