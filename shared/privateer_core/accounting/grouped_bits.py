@@ -1,4 +1,4 @@
-"""The central guarantee of a bit in a batch or in a public group of it: the worst of all crowds, to a hundredth."""
+"""The central guarantee of a bit in a batch or in a public group of it: the worst of all crowds."""
 
 import heapq
 import math
@@ -20,9 +20,8 @@ _TOLERANCE: Final = 0.02
 """Relative distance of the bound from the delta of a crowd, at which the search for the worst crowd stops."""
 _SIZES: Final = 32
 """Least number of sizes to which the number of people in a group is rounded down, if it varies that much."""
-
-
 _NEAR: Final = 1.5
+"""Ratio of a bound to the largest delta so far from which on a crowd in the middle would not end the search."""
 _SAFE_DELTA_SHARE: Final = 0.5
 """The bound of a smaller batch holds for a larger batch if it is below this share of delta, despite rounding."""
 _RESOLUTION: Final = 1e-3
@@ -118,7 +117,7 @@ class _Crowds:
             if low == high or -bound <= largest + max(slack, _TOLERANCE * largest):
                 return -bound
             middle = (low + high) // 2
-            if -bound < _NEAR * largest:  # else the middle could not end the search
+            if -bound < _NEAR * largest:
                 largest = max(largest, self.delta(middle, others - middle))
             for start, end in ((low, middle), (middle + 1, high)):
                 heapq.heappush(intervals, (-self.delta(start, others - end), start, end))
