@@ -18,7 +18,7 @@ from privateer_client.inputs import encode_context, read_offset, read_outcome
 from privateer_client.participation import Participation
 from privateer_core.accounting.accountant import account
 from privateer_core.accounting.allotment import Allotment, allot
-from privateer_core.accounting.events import Repeated, ShuffledSubset
+from privateer_core.accounting.events import GroupedResponse, Repeated, ShuffledSubset
 from privateer_core.accounting.gaussian import gaussian_delta
 from privateer_core.errors import PrivateerError
 from privateer_core.mechanisms import VectorMechanism
@@ -288,11 +288,18 @@ def _symbols(mechanism: VectorSymbol, contributions: BoundedVectors, seed: int, 
 
 
 def curves() -> dict[str, list[dict[str, float]]]:
-    """Return the costs of subset selection in a batch, of normal noise and of allotments."""
+    """Return the costs of subset selection and of grouped bits in a batch, of normal noise and of allotments."""
     names = ("epsilon", "local_epsilon", "symbols", "own", "honest")
     facts = [(1.0, 4.0, 128, 11, 900), (0.5, 2.0, 64, 32, 10_000), (1.0, 7.0, 512, 3, 1_000_000), (0.0, 1.5, 6, 2, 50)]
     events = [(dict(zip(names, row, strict=True)), ShuffledSubset(*row[1:])) for row in facts]
     subsets = [case | {"delta": _digits(account(event).delta(case["epsilon"]))} for case, event in events]
+    names = ("epsilon", "local_epsilon", "honest", "share")
+    groups = [(1.0, 3.35, 900, 1.0), (0.5, 1.9, 900, 0.5), (1.0, 3.3, 9000, 0.09375), (0.2, 0.5, 40, 0.25)]
+    groups += [(0.0, 1.5, 50, 0.5), (2.0, 2.5, 1, 0.5), (1.0, 12.0, 1_000_000, 0.328125)]
+    grouped = [
+        dict(zip(names, row, strict=True)) | {"delta": _digits(account(GroupedResponse(*row[1:])).delta(row[0]))}
+        for row in groups
+    ]
     names = ("epsilon", "local_epsilon", "symbols", "own", "honest", "repeats")
     several = [
         (1.0, 2.5, 128, 14, 1800, 5),
@@ -311,7 +318,7 @@ def curves() -> dict[str, list[dict[str, float]]]:
     names = ("epsilon", "delta", "reports", "least")
     shared = [(1.0, 1e-6, 4, 1e-15), (1.0, 1e-6, 30, 1e-8), (0.4, 1e-5, 300, 1e-15), (1.0, 0.0, 4, 0.0)]
     allotments = [dict(zip(names, row, strict=True)) | _describe_allotment(allot(*row)) for row in shared]
-    return {"subsets": subsets, "composed": composed, "normal": normal, "allotments": allotments}
+    return {"subsets": subsets, "grouped": grouped, "composed": composed, "normal": normal, "allotments": allotments}
 
 
 def _describe_allotment(share: Allotment) -> dict[str, float]:

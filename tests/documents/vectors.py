@@ -104,15 +104,14 @@ def amplification() -> list[dict[str, float]]:
         (0.5, 2.5, 17, 5_000),
         (1.0, 4.0, 129, 100_000),
         (2.0, 3.0, 5, 100),
-        (1.0, 2.5, 2, 900, 0.5),
-        (1.0, 3.0, 2, 9_000, 0.09375),
-        (0.5, 1.5, 6, 2_000, 0.25),
+        (1.0, 2.5, 2, 900),
+        (0.5, 1.5, 6, 2_000),
     ]
     facts += [(1.0, 0.9, 4, 100), (1.0, 6.0, 2048, 20_000), (0.1, 1.0, 4, 1), (1.0, 10.0, 3, 1_000_000)]
     facts += [(0.01, 1.0, 5, 100_000), (2.0, 2.5, 2, 50)]
-    names = ("epsilon", "local_epsilon", "symbols", "honest", "share")
+    names = ("epsilon", "local_epsilon", "symbols", "honest")
     # To 13 digits: the last ones differ from one processor to another.
-    return [dict(zip(names, fact, strict=False)) | {"delta": float(f"{shuffled_delta(*fact):.13g}")} for fact in facts]
+    return [dict(zip(names, fact, strict=True)) | {"delta": float(f"{shuffled_delta(*fact):.13g}")} for fact in facts]
 
 
 def spec_of(name: str, privacy: dict[str, Any], features: dict[str, Any] | None, **sections: Any) -> Spec:

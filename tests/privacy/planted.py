@@ -48,8 +48,8 @@ def half_the_noise(patch: pytest.MonkeyPatch) -> None:
 
 def amplified_by_everybody(patch: pytest.MonkeyPatch) -> None:
     """A calibration that forgets the share of an arm: its bits count on the whole batch."""
-    amplified_local_epsilon = grouped_bit.amplified_local_epsilon
-    patch.setattr(grouped_bit, "amplified_local_epsilon", lambda *facts: amplified_local_epsilon(*facts[:-1], 1.0))
+    grouped_local_epsilon = grouped_bit.grouped_local_epsilon
+    patch.setattr(grouped_bit, "grouped_local_epsilon", lambda *facts: grouped_local_epsilon(*facts[:-1], 1.0))
 
 
 def half_the_noise_of_subsets(patch: pytest.MonkeyPatch) -> None:

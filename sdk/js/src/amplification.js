@@ -1,24 +1,26 @@
 // @ts-check
 /** What a shuffled batch of randomized responses costs a person: the privacy-blanket bound (docs/foreign-clients/terms.md). */
 
-const TAIL = 1e-20;
-const ROUNDING = 1 + 1e-5;
+export const TAIL = 1e-20;
+export const ROUNDING = 1 + 1e-5;
+/** A local epsilon nearer to epsilon is rounded up: ROUNDING would not cover their difference. */
+export const RATIO_MIN = 1 + 1e-7;
 const [NODES, NODES_MIN, CELLS] = [96, 16, 40_000];
 
 /**
  * An upper bound of delta at epsilon, for a batch of which `honest` reports are randomized responses.
  * @param {number} epsilon @param {number} local pure epsilon of a report @param {number} symbols @param {number} honest
- * @param {number} share the chance with which coins put each of the others in the person's group, which is a batch of its own
  */
-export function shuffledDelta(epsilon, local, symbols, honest, share = 1) {
+export function shuffledDelta(epsilon, local, symbols, honest) {
   const localDelta = epsilon >= local ? 0 : Math.min(1, ((1 + 1e-9) * -Math.expm1(epsilon - local)) / (1 + Math.exp(-local)));
-  return Math.min(localDelta, boundShuffledDelta(epsilon, local, symbols, honest, share));
+  return Math.min(localDelta, boundShuffledDelta(epsilon, local, symbols, honest));
 }
 
-/** @param {number} epsilon @param {number} local @param {number} symbols @param {number} honest @param {number} share */
-function boundShuffledDelta(epsilon, local, symbols, honest, share) {
+/** @param {number} epsilon @param {number} local @param {number} symbols @param {number} honest */
+function boundShuffledDelta(epsilon, local, symbols, honest) {
   if (local <= epsilon) return 4 * TAIL;
-  const weight = share / (Math.exp(local) + symbols - 1);
+  local = Math.max(local, epsilon * RATIO_MIN);
+  const weight = 1 / (Math.exp(local) + symbols - 1);
   const pairs = computeMasses(honest, 2 * weight);
   const rest = moveToNodes(pairs.map(([pair]) => honest - pair), ((symbols - 2) * weight) / (1 - 2 * weight));
   const slope = Math.expm1(local) * (1 + Math.exp(epsilon));
@@ -27,7 +29,7 @@ function boundShuffledDelta(epsilon, local, symbols, honest, share) {
     const limits = rest.map(({ node }) => (Math.expm1(epsilon + local) * pair + Math.expm1(epsilon) * node) / slope);
     sum += computeExcesses(pair, limits).reduce((part, excess, j) => part + mass * rest[j].masses[i] * excess, 0);
   });
-  return Math.min(1, (4 * symbols * TAIL + (slope * sum) / (honest * share)) * ROUNDING);
+  return Math.min(1, (4 * symbols * TAIL + (slope * sum) / honest) * ROUNDING);
 }
 
 /** E[(A - limit)_+] for A ~ Bin(pairs, 1/2). @param {number} pairs @param {number[]} limits rising */
@@ -74,7 +76,7 @@ function findRange(trials, p) {
 }
 
 /** Points of a binomial without its tails, and their masses. @param {number} trials @param {number} p */
-function computeMasses(trials, p) {
+export function computeMasses(trials, p) {
   const [low, high] = findRange(trials, p);
   const logs = [Math.log(p), Math.log1p(-p)];
   /** @type {[number, number][]} */

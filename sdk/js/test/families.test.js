@@ -13,7 +13,7 @@ import { roundToEven } from "../src/numerics.js";
 import { Participation } from "../src/participation.js";
 import { allotPromise } from "../src/privacy/allotment.js";
 import { COARSE, composedCurve } from "../src/privacy/composed.js";
-import { normalCurve, shuffledCurve } from "../src/privacy/curves.js";
+import { groupedCurve, normalCurve, shuffledCurve } from "../src/privacy/curves.js";
 import { LIMITS } from "../src/verification.js";
 import { share, value, word } from "./support/people.js";
 import { vectors } from "./support/vectors.js";
@@ -99,12 +99,13 @@ test("people decide, and what they report is distributed, as in Python", async (
   }
 });
 
-test("what subset selection, normal noise and allotments cost", () => {
+test("what subset selection, grouped bits, normal noise and allotments cost", () => {
   /** @type {any} */
-  const { subsets, composed, normal, allotments } = vectors("curves");
+  const { subsets, grouped, composed, normal, allotments } = vectors("curves");
   const near = (/** @type {number} */ found, /** @type {number} */ wanted, digits = 1e-6) =>
     assert.ok(Math.abs(found - wanted) <= digits * wanted, `${found} is not ${wanted}`);
   for (const one of subsets) near(shuffledCurve(one.local_epsilon, one.symbols / one.own, one.honest)(one.epsilon), one.delta);
+  for (const one of grouped) near(groupedCurve(one.local_epsilon, one.honest, one.share)(one.epsilon), one.delta);
   for (const { epsilon, local_epsilon, symbols, own, honest, repeats, delta } of composed) {
     near(composedCurve(local_epsilon, symbols / own, honest, repeats)(epsilon), delta);
     const coarse = composedCurve(local_epsilon, symbols / own, honest, repeats, COARSE)(epsilon);

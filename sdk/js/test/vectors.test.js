@@ -43,8 +43,8 @@ test("probabilities of randomized response", () => {
 });
 
 test("what a shuffled batch costs", () => {
-  for (const { epsilon, local_epsilon, symbols, honest, share, delta } of vectors("amplification")) {
-    const found = shuffledDelta(epsilon, local_epsilon, symbols, honest, share);
+  for (const { epsilon, local_epsilon, symbols, honest, delta } of vectors("amplification")) {
+    const found = shuffledDelta(epsilon, local_epsilon, symbols, honest);
     assert.ok(Math.abs(found - delta) <= 1e-7 * delta + 1e-16, `${found} is not ${delta}`);
   }
 });

@@ -15,6 +15,7 @@ from privateer_core.accounting.events import (
     Choice,
     Event,
     Gaussian,
+    GroupedResponse,
     Laplace,
     Parallel,
     Pure,
@@ -27,6 +28,7 @@ from privateer_core.accounting.events import (
     check_event,
 )
 from privateer_core.accounting.gaussian import gaussian_delta
+from privateer_core.accounting.grouped_bits import grouped_delta
 from privateer_core.accounting.loss import Composition, loss_from_curve
 from privateer_core.accounting.numerics import check
 from privateer_core.errors import SpecError
@@ -35,13 +37,13 @@ _GRID: Final = 600
 """Grid points between 0 and the largest epsilon of a composed curve."""
 _COARSE_GRID: Final = 150
 """Grid points if a composed curve takes milliseconds an epsilon; the coarse grid adds .1 % to delta."""
-_SLOW_EVENTS: Final = (Parallel, ShuffledResponse, ShuffledSubset)
+_SLOW_EVENTS: Final = (Parallel, ShuffledResponse, GroupedResponse, ShuffledSubset)
 _EPSILON_TOLERANCE: Final = 1e-9
 _GUESS_MARGINS: Final = (1e-9, 1e-8, 1e-7)
 """Relative margins, added in turn to a guess of an epsilon until delta at the sum is small enough."""
 _ROUNDING_FACTOR: Final = 1 + 1e-9
 _BLANKET_PROOF: Final = "privacy blanket (Balle, Bell, Gascon and Nissim, CRYPTO 2019, Lemma 5.3)"
-_GROUPED_BLANKET_PROOF: Final = "privacy blanket of arm groups (docs/privacy.md; Balle et al., CRYPTO 2019, Lemma 5.3)"
+_GROUPED_PROOF: Final = "the worst crowd of a bit in each arm group (docs/privacy/shuffling.md)"
 _SHUFFLED_EPSILON_MIN: Final = 1e-9
 """Smallest epsilon at which the bounds of shuffled messages are evaluated, since they do not hold at 0."""
 
@@ -122,7 +124,7 @@ def account(event: Event) -> Curve:
     return _compute_curve(event)
 
 
-def _compute_curve(event: Event) -> Curve:  # noqa: PLR0911 - one case for each kind of event
+def _compute_curve(event: Event) -> Curve:  # noqa: PLR0911, PLR0912 - one case for each kind of event
     """Return the privacy curve of a checked event by its kind's theorem, and refuse unknown kinds."""
     match event:
         case Pure(epsilon):
@@ -137,9 +139,10 @@ def _compute_curve(event: Event) -> Curve:  # noqa: PLR0911 - one case for each 
         case Laplace(scale, sensitivity):
             proof = "Laplace noise on one number, in closed form"
             return Curve(True, proof, lambda e: _laplace_delta(e, sensitivity / scale))
-        case ShuffledResponse(local_epsilon, symbols, honest, share):
-            proof = _GROUPED_BLANKET_PROOF if share < 1 else _BLANKET_PROOF
-            return Curve(False, proof, lambda e: _cap_bound(shuffled_delta, e, local_epsilon, symbols, honest, share))
+        case ShuffledResponse(local_epsilon, symbols, honest):
+            return Curve(False, _BLANKET_PROOF, lambda e: _cap_bound(shuffled_delta, e, local_epsilon, symbols, honest))
+        case GroupedResponse(local_epsilon, honest, share):
+            return Curve(False, _GROUPED_PROOF, lambda e: _cap_bound(grouped_delta, e, local_epsilon, honest, share))
         case ShuffledSubset(local_epsilon, symbols, n_own, honest):
             proof = "privacy blanket of subset selection (docs/privacy.md; Balle et al., CRYPTO 2019, Lemma 5.3)"
             return Curve(False, proof, lambda e: _cap_bound(shuffled_delta, e, local_epsilon, symbols / n_own, honest))
@@ -279,7 +282,12 @@ def _pure_epsilon(event: Event) -> float:
             return epsilon
         case Laplace(scale, sensitivity):
             return sensitivity / scale
-        case ShuffledResponse(local_epsilon) | ShuffledSubset(local_epsilon) | ShuffledMessage(local_epsilon):
+        case (
+            ShuffledResponse(local_epsilon)
+            | GroupedResponse(local_epsilon)
+            | ShuffledSubset(local_epsilon)
+            | ShuffledMessage(local_epsilon)
+        ):
             return local_epsilon
         case Parallel(events):
             return max(map(_pure_epsilon, events))

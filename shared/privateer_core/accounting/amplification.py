@@ -11,7 +11,7 @@ from privateer_core.accounting.special_functions import binomial_pmf, binomial_t
 from privateer_core.arrays import Array, Bools
 from privateer_core.errors import SpecError
 
-_TAIL_MASS: Final = 1e-20
+TAIL_MASS: Final = 1e-20
 _CLONES_ROUNDING_FACTOR: Final = 1 + 1e-9
 """Factor that covers rounding errors of binomial probabilities."""
 _TAIL_ERROR: Final = 4e-15
@@ -56,7 +56,7 @@ def clones_delta(epsilon: float, local_epsilon: float, batch: int) -> float:
     q, e = 1 / (1 + math.exp(-local_epsilon)), math.exp(epsilon)
     probability = math.exp(-local_epsilon)
     trials = batch - 1
-    low, high = binomial_range(trials, probability, _TAIL_MASS)
+    low, high = binomial_range(trials, probability, TAIL_MASS)
     clones = np.arange(low, high + 1)
     # The likelihood ratio grows with the count: the best event is 'at least t'.
     threshold_share = (e * q - (1 - q)) / ((2 * q - 1) * (1 + e))
@@ -67,7 +67,7 @@ def clones_delta(epsilon: float, local_epsilon: float, batch: int) -> float:
     error = _TAIL_ERROR * np.sqrt(clones + 1) * (1 + e) * tail_if_one
     excess = (q * tail_if_one + (1 - q) * tail_if_zero) - e * ((1 - q) * tail_if_one + q * tail_if_zero) + error
     delta = float(binomial_pmf(clones, trials, probability) @ np.maximum(excess, 0.0))
-    return min(1.0, delta * _CLONES_ROUNDING_FACTOR + 2 * _TAIL_MASS)
+    return min(1.0, delta * _CLONES_ROUNDING_FACTOR + 2 * TAIL_MASS)
 
 
 @lru_cache(maxsize=1024)
@@ -97,7 +97,7 @@ _RESOLUTION: Final = 1e-3
 
 
 @lru_cache(maxsize=1 << 16)
-def shuffled_delta(epsilon: float, local_epsilon: float, symbols: float, batch: int, share: float = 1.0) -> float:
+def shuffled_delta(epsilon: float, local_epsilon: float, symbols: float, batch: int) -> float:
     """Return delta at ``epsilon`` of a shuffled batch of randomized responses or subset selections with public coins.
 
     This is a certified upper bound for replacement neighbours: the privacy-blanket bound of Balle, Bell, Gascon and
@@ -121,36 +121,33 @@ def shuffled_delta(epsilon: float, local_epsilon: float, symbols: float, batch: 
         Size of the alphabet; of subset selection, divided by the number of a participant's own symbols; >= 2.
     batch
         Number of reports that the amplification relies on, the participant's included, >= 1.
-    share
-        Probability, in (0, 1], with which public coins put another participant in the participant's group. Each group
-        is a batch, and its members may be public (docs/privacy/shuffling.md has the proof).
 
     Notes
     -----
-    With e = e^epsilon, l = e^local_epsilon and the weight w = share / (l + symbols - 1), the bound is
+    With e = e^epsilon, l = e^local_epsilon and the weight w = 1 / (l + symbols - 1), the bound is
 
-        slope / (batch share) E[(A - ((e l - 1) T + (e - 1) C) / slope)_+],  slope = (l - 1)(1 + e)
+        slope / batch E[(A - ((e l - 1) T + (e - 1) C) / slope)_+],  slope = (l - 1)(1 + e)
 
     for T ~ Bin(batch, 2 w) messages of either of the two symbols, of which A ~ Bin(T, 1/2) are the participant's, and
     C ~ Bin(batch - T, (symbols - 2) w / (1 - 2 w)) other messages of the blanket. The excess is convex in C, so that C
     may be moved to nodes on both sides of it while its mean stays: that never lowers the bound, and costs little.
     """
     if local_epsilon <= epsilon:
-        return 4 * _TAIL_MASS
+        return 4 * TAIL_MASS
     local_epsilon = max(local_epsilon, epsilon * _EPSILON_RATIO_MIN)
-    weight = share / (math.exp(local_epsilon) + symbols - 1)
-    pair_counts, pair_masses = _trim_binomial(batch, 2 * weight)
+    weight = 1 / (math.exp(local_epsilon) + symbols - 1)
+    pair_counts, pair_masses = trim_binomial(batch, 2 * weight)
     blanket_counts, blanket_masses = _move_to_nodes(batch - pair_counts, (symbols - 2) * weight / (1 - 2 * weight))
     e, e_minus_1 = math.exp(epsilon), math.expm1(epsilon)
     slope = math.expm1(local_epsilon) * (1 + e)
     limits = (math.expm1(epsilon + local_epsilon) * pair_counts + e_minus_1 * blanket_counts[:, None]) / slope
     excess = float((pair_masses * blanket_masses * _mean_excess(pair_counts, limits)).sum())
-    return min(1.0, (4 * symbols * _TAIL_MASS + slope / (batch * share) * excess) * _BLANKET_ROUNDING_FACTOR)
+    return min(1.0, (4 * symbols * TAIL_MASS + slope / batch * excess) * _BLANKET_ROUNDING_FACTOR)
 
 
-def _trim_binomial(trials: int, probability: float) -> tuple[Array, Array]:
+def trim_binomial(trials: int, probability: float) -> tuple[Array, Array]:
     """Return the points of a binomial without its tails, and their probabilities."""
-    low, high = binomial_range(trials, probability, _TAIL_MASS)
+    low, high = binomial_range(trials, probability, TAIL_MASS)
     points = np.arange(low, high + 1, dtype=np.float64)
     mode = min(int((trials + 1) * probability), trials) - low
     # Probabilities fall from the mode to both sides, and their sum is 1 without the tails.
@@ -167,15 +164,15 @@ def _move_to_nodes(trials: Array, probability: float) -> tuple[Array, Array]:
     """
     if not probability:
         return np.zeros(1), np.ones((1, len(trials)))
-    low = binomial_range(int(trials[-1]), probability, _TAIL_MASS)[0]
-    width = binomial_range(int(trials[0]), probability, _TAIL_MASS)[1] - low
+    low = binomial_range(int(trials[-1]), probability, TAIL_MASS)[0]
+    width = binomial_range(int(trials[0]), probability, TAIL_MASS)[1] - low
     spacing = max(1, math.ceil(width / min(_NODES_MAX, max(_NODES_MIN, _CELLS_MAX // len(trials)))))
     node_masses = np.zeros((math.ceil(width / spacing) + 1, len(trials)))
     # The binomial of a block's smallest number of trials serves the whole block. The extra successes of more trials,
     # at most `spacing`, move to the next node by a chord, too. A wider block would not be covered by that chord.
     for start in range(0, len(trials), spacing + 1):
         block = trials[start : start + spacing + 1]
-        points, masses = _trim_binomial(int(block[-1]), probability)
+        points, masses = trim_binomial(int(block[-1]), probability)
         nodes = np.minimum((points - low) // spacing, len(node_masses) - 2).astype(np.intp)
         upper = masses * ((points - low) / spacing - nodes)
         base = np.bincount(nodes, masses - upper, len(node_masses)) + np.bincount(nodes + 1, upper, len(node_masses))
@@ -249,16 +246,14 @@ def _fair_tail(number: int, trials: int) -> tuple[float, float]:
 
 
 @lru_cache(maxsize=4096)
-def amplified_local_epsilon(
-    epsilon: float, delta: float, symbols: float, batch: int, limit: float, share: float = 1.0
-) -> float:
+def amplified_local_epsilon(epsilon: float, delta: float, symbols: float, batch: int, limit: float) -> float:
     """Return the largest local epsilon, at most ``limit``, whose shuffled batch is (epsilon, delta)-private.
 
     Parameters
     ----------
     epsilon, delta
         Central promise, > 0.
-    symbols, batch, share
+    symbols, batch
         As `shuffled_delta`.
     limit
         Largest allowed local epsilon. It protects a participant if shuffler and server collude.
@@ -277,8 +272,8 @@ def amplified_local_epsilon(
         raise SpecError("the amplification relies on no report", field="privacy.honest_fraction", remedy="raise it")
     # Delta falls with the batch, so the promise of a smaller batch needs no new computation. Large batches rely on it.
     smaller_batch = 1 << (batch.bit_length() - 1)
-    if shuffled_delta(epsilon, limit, symbols, smaller_batch, share) <= _SAFE_DELTA_SHARE * delta:
+    if shuffled_delta(epsilon, limit, symbols, smaller_batch) <= _SAFE_DELTA_SHARE * delta:
         return limit
     return largest_local_epsilon(
-        lambda e: shuffled_delta(epsilon, e, symbols, batch, share), delta, min(epsilon, limit), limit, _RESOLUTION
+        lambda e: shuffled_delta(epsilon, e, symbols, batch), delta, min(epsilon, limit), limit, _RESOLUTION
     )

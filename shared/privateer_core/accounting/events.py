@@ -48,17 +48,24 @@ class Laplace(_Event, frozen=True, tag="laplace"):
     sensitivity: float = 1.0
 
 
-class ShuffledResponse(_Event, frozen=True, tag="shuffled-response", omit_defaults=True):
-    """A k-ary randomized response among ``honest`` shuffled responses, with public coins.
-
-    If coins alone put a participant in a public group, each group is a batch of its own: ``share`` is the probability
-    with which another participant is in the participant's group.
-    """
+class ShuffledResponse(_Event, frozen=True, tag="shuffled-response"):
+    """A k-ary randomized response among ``honest`` shuffled responses, with public coins."""
 
     local_epsilon: float
     symbols: int
     honest: int
-    share: float = 1.0
+
+
+class GroupedResponse(_Event, frozen=True, tag="grouped-response"):
+    """A randomized response to a bit among ``honest`` shuffled responses in public groups that coins alone choose.
+
+    Coins do not change the bit within a group. ``share`` is the probability with which another participant is in the
+    participant's group.
+    """
+
+    local_epsilon: float
+    honest: int
+    share: float
 
 
 class ShuffledSubset(_Event, frozen=True, tag="shuffled-subset"):
@@ -124,6 +131,7 @@ Event: TypeAlias = (
     | Gaussian
     | Laplace
     | ShuffledResponse
+    | GroupedResponse
     | ShuffledSubset
     | ShuffledMessage
     | ShuffledBits

@@ -8,8 +8,8 @@ import msgspec
 import numpy as np
 from typing_extensions import override
 
-from privateer_core.accounting.amplification import amplified_local_epsilon
-from privateer_core.accounting.events import Event, Parallel, ShuffledResponse
+from privateer_core.accounting.events import Event, GroupedResponse, Parallel
+from privateer_core.accounting.grouped_bits import grouped_local_epsilon
 from privateer_core.arrays import Array, Coins, Ints, Records
 from privateer_core.errors import SpecError
 from privateer_core.mechanisms.local_symbol import LocalSymbol, with_coins
@@ -75,7 +75,7 @@ class GroupedBit(LocalSymbol, frozen=True, tag="grouped-bit"):
         """
 
         def amplify(share: float) -> float:
-            return amplified_local_epsilon(epsilon, delta, SYMBOLS, honest, limit, share)
+            return grouped_local_epsilon(epsilon, delta, honest, limit, share)
 
         shares = _promised_shares(question.layout)
         return cls(question.layout, tuple(amplify(share) if share else min(epsilon, limit) for share in shares))
@@ -89,7 +89,7 @@ class GroupedBit(LocalSymbol, frozen=True, tag="grouped-bit"):
     def batch_event(self, honest: int) -> Event:
         """Return the groups' events in parallel: a participant is in one group, independently of the records."""
         epsilons_and_shares = zip(self.epsilons, self.promised_shares, strict=True)
-        events = {ShuffledResponse(epsilon, SYMBOLS, honest, share) for epsilon, share in epsilons_and_shares if share}
+        events = {GroupedResponse(epsilon, honest, share) for epsilon, share in epsilons_and_shares if share}
         return Parallel(tuple(sorted(events, key=repr)))
 
     @cached_property

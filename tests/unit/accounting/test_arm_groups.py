@@ -1,4 +1,4 @@
-"""Compare the bound for a batch whose arms are public, and its mixture over group sizes, with exact enumeration."""
+"""Compare the bound for a batch whose arms are public with exact enumeration."""
 
 import math
 from collections import defaultdict
@@ -8,9 +8,8 @@ from itertools import product
 import pytest
 
 from privateer_core.accounting.accountant import account
-from privateer_core.accounting.amplification import amplified_local_epsilon, shuffled_delta
-from privateer_core.accounting.events import ShuffledResponse
-from tests.support.shuffling import blanket_delta
+from privateer_core.accounting.events import GroupedResponse, read_event
+from privateer_core.accounting.grouped_bits import grouped_delta, grouped_local_epsilon
 
 COINS = {3: (0, 1, 1), 5: (0, 1, 1, 1, 1)}
 """The arm of each value of the coins: arm 0 has a third of them, or a fifth."""
@@ -22,7 +21,7 @@ LOCAL = ((1.0, 1.0), (2.0, 1.5), (3.0, 4.0))
 def views(coins, local, records):
     """Return the probability of each view: all arms, and the permuted messages (coins, symbol).
 
-    ``records`` are everybody's rewards under each arm; coins flip what is sent, and do not depend on records.
+    ``records`` are everybody's rewards under each arm; coins choose the arm, and do not depend on records.
     """
     arms, probabilities = COINS[coins], defaultdict(float)
     for messages in product(product(range(coins), (0, 1)), repeat=len(records)):
@@ -30,8 +29,7 @@ def views(coins, local, records):
         for (coin, symbol), rewards in zip(messages, records, strict=True):
             arm = arms[coin]
             e = math.exp(local[arm])
-            truth = rewards[arm] ^ (coin & 1)
-            chance *= (e if symbol == truth else 1.0) / (e + 1) / coins
+            chance *= (e if symbol == rewards[arm] else 1.0) / (e + 1) / coins
         shown_arms = tuple(arms[coin] for coin, _ in messages)
         probabilities[shown_arms, tuple(sorted(messages))] += chance
     return probabilities
@@ -55,50 +53,34 @@ def exact_delta(epsilon, local, coins, batch, arm):
 def test_the_bound_covers_batches_whose_arms_are_seen(epsilon, local, coins, batch, arm):
     exact = exact_delta(epsilon, local, coins, batch, arm)
     share = COINS[coins].count(arm) / coins
-    assert exact <= shuffled_delta(epsilon, local[arm], 2, batch, share) * (1 + 1e-9) + 1e-15
+    assert exact <= grouped_delta(epsilon, local[arm], batch, share) * (1 + 1e-9) + 1e-15
     assert exact > 1e-6 or local[arm] <= epsilon
 
 
 def test_a_forgotten_share_is_caught():
     """Planted: the bound of the whole batch, which holds only where arms are hidden."""
     exact = exact_delta(0.3, (1.0, 1.0), 5, 3, 0)
-    assert shuffled_delta(0.3, 1.0, 2, 3) < exact <= shuffled_delta(0.3, 1.0, 2, 3, 0.2)
-
-
-@pytest.mark.parametrize("symbols", [2, 3])
-@pytest.mark.parametrize("share", [1.0, 0.5, 0.1, 0.01])
-@pytest.mark.parametrize(("epsilon", "local_epsilon", "batch"), [(0.5, 2.0, 40), (1.0, 3.0, 40), (2.0, 3.5, 40)])
-def test_the_bound_is_the_mean_over_the_people_of_a_group(epsilon, local_epsilon, batch, share, symbols):
-    """The oracle: the lemma's value for every number of others in the group, by their chances."""
-    others = range(batch)
-    chances = [math.comb(batch - 1, k) * share**k * (1 - share) ** (batch - 1 - k) for k in others]
-    each = [blanket_delta(epsilon, local_epsilon, symbols, k + 1) for k in others]
-    expected = sum(p * delta for p, delta in zip(chances, each, strict=True))
-    bound = shuffled_delta(epsilon, local_epsilon, symbols, batch, share)
-    assert expected <= bound * (1 + 1e-12)
-    if symbols == 2:
-        assert bound == pytest.approx(expected, rel=2e-5)
-    if share < 1:  # planted: the share in no binomial
-        assert shuffled_delta(epsilon, local_epsilon, symbols, batch) < 0.9 * expected
+    assert grouped_delta(0.3, 1.0, 3) < exact <= grouped_delta(0.3, 1.0, 3, 0.2)
 
 
 @pytest.mark.parametrize(
     ("epsilon", "batch", "expected"),
-    [(1.0, 900, (3.177, 2.585, 1.465)), (1.0, 9000, (5.366, 4.686, 3.173)), (2.0, 900, (3.967, 3.325, 2.038))],
+    [(1.0, 900, (3.35, 2.721, 1.489)), (1.0, 9000, (5.583, 4.902, 3.344)), (2.0, 900, (4.032, 3.345, 2.034))],
 )
 def test_smaller_shares_allow_less(epsilon, batch, expected):
-    epsilons = [amplified_local_epsilon(epsilon, 1e-6, 2, batch, 16.0, share) for share in (1.0, 0.5, 0.1)]
+    epsilons = [grouped_local_epsilon(epsilon, 1e-6, batch, 16.0, share) for share in (1.0, 0.5, 0.1)]
     assert epsilons == pytest.approx(expected, abs=2e-3)
 
 
 def test_a_group_never_says_less_than_a_report_alone():
     for share in (1e-4, 1e-3, 0.01, 1.0):
-        assert amplified_local_epsilon(1.0, 1e-6, 2, 900, 4.0, share) >= 1.0
-        assert amplified_local_epsilon(4.0, 1e-6, 2, 900, 4.0, share) == 4.0
+        assert grouped_local_epsilon(1.0, 1e-6, 900, 4.0, share) >= 1.0
+        assert grouped_local_epsilon(4.0, 1e-6, 900, 4.0, share) == 4.0
 
 
-def test_an_event_without_a_share_is_that_of_everybody():
-    whole, part = ShuffledResponse(3.0, 2, 900), ShuffledResponse(3.0, 2, 900, 0.1)
-    assert account(whole).delta(1.0) == account(ShuffledResponse(3.0, 2, 900, 1.0)).delta(1.0)
+def test_a_group_costs_more_than_a_batch():
+    whole, part = GroupedResponse(3.0, 900, 1.0), GroupedResponse(3.0, 900, 0.1)
     assert account(part).delta(1.0) > 100 * account(whole).delta(1.0)
-    assert "arm groups" in account(part).proof
+    assert "arm group" in account(part).proof
+    record = {"event": "grouped-response", "local_epsilon": 3.0, "honest": 900, "share": 0.1}
+    assert read_event(record) == part

@@ -1,10 +1,12 @@
 """The bound of a shuffled batch is never below the delta of an attack, and close to it."""
 
+import math
 import random
 
 import pytest
 
 from privateer_core.accounting.amplification import shuffled_delta
+from privateer_core.accounting.grouped_bits import grouped_local_epsilon
 from privateer_lab.audit.crowds import crowd_delta, tightness
 from tests.support.shuffling import hockey_stick, response_law, shuffled_law
 
@@ -26,6 +28,16 @@ def test_no_proof_could_save_a_hundredth_of_the_variance(epsilon, batch):
 def test_a_bit_could_be_a_twentieth_better(batch):
     """The worst crowd of bits is known, but coins that turn a bit are seen: the better bound is not proved then."""
     assert tightness(1.0, 1e-6, batch, 2, 16.0)["variance"] <= 1.05
+
+
+@pytest.mark.parametrize("batch", BATCHES)
+@pytest.mark.parametrize("epsilon", [0.5, 1.0, 2.0])
+def test_no_proof_could_save_a_hundredth_of_the_variance_of_bits_in_groups(epsilon, batch):
+    """Coins do not change them, so that the worst crowd is proved."""
+    gaps = tightness(epsilon, 1e-6, batch, 2, 16.0)
+    allowed, most = grouped_local_epsilon(epsilon, 1e-6, batch, 16.0), gaps["never_above"]
+    assert gaps["allowed"] <= allowed <= most
+    assert (math.tanh(most / 2) / math.tanh(allowed / 2)) ** 2 <= 1.01
 
 
 @pytest.mark.parametrize("cases", [60, pytest.param(5000, marks=pytest.mark.nightly)])

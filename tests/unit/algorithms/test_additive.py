@@ -282,7 +282,7 @@ def test_planted_an_alphabet_for_each_question_breaks_the_promise():
     assert account(event).delta(spec.privacy.epsilon) <= spec.privacy.delta
     share = float(policy.shares.max())
     assert share < 0.5
-    planted = ShuffledResponse(mechanism.epsilon, 2 * mechanism.buckets, terms.honest, share)
+    planted = ShuffledResponse(mechanism.epsilon, 2 * mechanism.buckets, int(share * terms.honest))
     assert account(planted).delta(spec.privacy.epsilon) > 10 * spec.privacy.delta
 
 

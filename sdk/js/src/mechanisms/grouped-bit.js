@@ -3,7 +3,7 @@
 
 import { Layout, UNIT } from "../coins.js";
 import { refused } from "../errors.js";
-import { shuffledCurve } from "../privacy/curves.js";
+import { groupedCurve } from "../privacy/curves.js";
 import { RandomizedResponse } from "../response.js";
 import { isNumber } from "../numbers.js";
 import { Mechanism, isBelow, isThere, encodeReport } from "./symbols.js";
@@ -33,7 +33,7 @@ export class GroupedBit extends Mechanism {
     const curves = new Map();
     shares.forEach((share, group) => {
       const local = this.epsilons[group];
-      if (share > 0) curves.set(`${local} ${share}`, shuffledCurve(local, SYMBOLS, honest, share));
+      if (share > 0) curves.set(`${local} ${share}`, groupedCurve(local, honest, share));
     });
     return (epsilon) => Math.max(...[...curves.values()].map((curve) => curve(epsilon)));
   }

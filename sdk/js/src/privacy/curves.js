@@ -2,6 +2,7 @@
 /** What events cost: for each a curve, delta at an epsilon. All are upper bounds (docs/accounting.md). */
 
 import { shuffledDelta } from "../amplification.js";
+import { groupedDelta } from "../grouped-bits.js";
 import { logNormal } from "../numerics.js";
 
 /** @typedef {(epsilon: number) => number} Curve */
@@ -23,9 +24,12 @@ export const normalCurve = (deviation, sensitivity) => (epsilon) => {
   return Math.min(1, ROUNDING * Math.exp(upper) * -Math.expm1(Math.min(0, epsilon + lower - upper) - rounding));
 };
 
-/** One randomized response among shuffled ones, or one subset selection of that many symbols for each own one. @param {number} local @param {number} symbols @param {number} honest
- * @param {number} [share] chance of others to be in the person's group, where groups are batches @returns {Curve} */
-export const shuffledCurve = (local, symbols, honest, share = 1) => exceedsLocal((epsilon) => shuffledDelta(epsilon, local, symbols, honest, share), local);
+/** One randomized response among shuffled ones, or one subset selection of that many symbols for each own one. @param {number} local @param {number} symbols @param {number} honest @returns {Curve} */
+export const shuffledCurve = (local, symbols, honest) => exceedsLocal((epsilon) => shuffledDelta(epsilon, local, symbols, honest), local);
+
+/** One bit in a public group of a shuffled batch. @param {number} local @param {number} honest
+ * @param {number} share chance of others to be in the person's group @returns {Curve} */
+export const groupedCurve = (local, honest, share) => exceedsLocal((epsilon) => groupedDelta(epsilon, local, honest, share), local);
 
 /** A bound that holds above 0, at 0 as well. @param {Curve} bound @param {number} local @returns {Curve} */
 const exceedsLocal = (bound, local) => (epsilon) =>

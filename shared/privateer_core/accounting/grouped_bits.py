@@ -1,0 +1,158 @@
+"""The central guarantee of a bit in a batch or in a public group of it: the worst of all crowds."""
+
+import heapq
+import math
+from functools import lru_cache
+from typing import Final
+
+import numpy as np
+
+from privateer_core.accounting.amplification import TAIL_MASS, trim_binomial
+from privateer_core.accounting.numerics import largest_local_epsilon
+from privateer_core.arrays import Array
+from privateer_core.errors import SpecError
+
+_ROUNDING_FACTOR: Final = 1 + 1e-5
+"""Factor that covers rounding errors of differences of binomial tails."""
+_EPSILON_RATIO_MIN: Final = 1 + 1e-7
+"""A local epsilon nearer to epsilon is rounded up: ``_ROUNDING_FACTOR`` would not cover their difference."""
+_TOLERANCE: Final = 0.02
+"""Relative distance of the bound from the delta of a crowd, at which the search for the worst crowd stops."""
+_SIZES: Final = 32
+"""Least number of sizes to which the number of people in a group is rounded down, if it varies that much."""
+_NEAR: Final = 1.5
+"""Ratio of a bound to the largest delta so far from which on a crowd in the middle would not end the search."""
+_SAFE_DELTA_SHARE: Final = 0.5
+"""The bound of a smaller batch holds for a larger batch if it is below this share of delta, despite rounding."""
+_RESOLUTION: Final = 1e-3
+"""Local epsilons are searched, and published, in steps of this size."""
+
+
+@lru_cache(maxsize=1 << 16)
+def grouped_delta(epsilon: float, local_epsilon: float, batch: int, share: float = 1.0) -> float:
+    """Return delta at ``epsilon`` of a randomized bit in a shuffled batch, or in a public group of it.
+
+    This is a certified upper bound for replacement neighbours, and above the delta of a possible crowd by a few
+    hundredths at most for everybody in one group. A message is (coins, bit). Coins choose the group, and do not change
+    the true bit within a group (docs/privacy/shuffling.md has the proof).
+
+    Parameters
+    ----------
+    epsilon
+        Central epsilon, > 0.
+    local_epsilon
+        Epsilon of one report, > 0.
+    batch
+        Number of reports that the amplification relies on, the participant's included, >= 1.
+    share
+        Probability, in (0, 1], with which coins put another participant in the participant's group.
+
+    Notes
+    -----
+    With e = e^epsilon, p = l / (l + 1) for l = e^local_epsilon, q = 1 - p, and S bits 1 of the others, delta is the
+    largest (p - e q) P(S = t - 1) - (e - 1) P(S >= t). Fewer others hide less: for a to b of k others with bit 1 it is
+    at most that of a with bit 1 and k - b with bit 0.
+    """
+    if local_epsilon <= epsilon:
+        return 8 * TAIL_MASS
+    crowds = _Crowds(epsilon, max(local_epsilon, epsilon * _EPSILON_RATIO_MIN))
+    sizes = [(batch - 1, 1.0)] if share == 1 else _round_down(batch - 1, share)
+    # About the result, without a search: it says what is small.
+    usual = sum(mass * crowds.delta(size, 0) for size, mass in sizes)
+    delta = sum(
+        mass * crowds.worst_delta(size, _TOLERANCE * max(usual, usual / (mass * len(sizes)))) for size, mass in sizes
+    )
+    return min(1.0, (8 * TAIL_MASS + delta) * _ROUNDING_FACTOR)
+
+
+def _round_down(trials: int, probability: float) -> list[tuple[int, float]]:
+    """Return a few numbers to which a binomial is rounded down, and their probabilities."""
+    counts, masses = trim_binomial(trials, probability)
+    mean, deviation = trials * probability, math.sqrt(trials * probability * (1 - probability))
+    # Outside of these, numbers are rare. Larger ones also hide a participant better.
+    low, high = math.floor(mean - 7 * deviation), math.ceil(mean + 4 * deviation)
+    low, high = max(1, low - int(counts[0])), min(len(counts), high - int(counts[0]))
+    starts = np.append(0, np.arange(low, high, max(1, (high - low) // _SIZES)))
+    rounded = zip(counts[starts].astype(int).tolist(), np.add.reduceat(masses, starts).tolist(), strict=True)
+    return [(size, mass) for size, mass in rounded if mass]
+
+
+@lru_cache(maxsize=4096)
+def grouped_local_epsilon(epsilon: float, delta: float, batch: int, limit: float, share: float = 1.0) -> float:
+    """Return the largest local epsilon, at most ``limit``, of a bit whose group is (epsilon, delta)-private.
+
+    It is a multiple of 0.001, and at least ``min(epsilon, limit)``. The parameters are those of `grouped_delta` and of
+    `privateer_core.accounting.amplification.amplified_local_epsilon`.
+    """
+    if batch < 1:
+        raise SpecError("the amplification relies on no report", field="privacy.honest_fraction", remedy="raise it")
+    smaller_batch = 1 << (batch.bit_length() - 1)
+    if grouped_delta(epsilon, limit, smaller_batch, share) <= _SAFE_DELTA_SHARE * delta:
+        return limit
+    return largest_local_epsilon(
+        lambda e: grouped_delta(epsilon, e, batch, share), delta, min(epsilon, limit), limit, _RESOLUTION
+    )
+
+
+class _Crowds:
+    """Deltas of one bit among others whose bits are given, at an epsilon and for a local epsilon."""
+
+    def __init__(self, epsilon: float, local_epsilon: float) -> None:
+        self._gap = math.expm1(epsilon)
+        self._gain = -math.expm1(epsilon - local_epsilon) / (1 + math.exp(-local_epsilon))  # p - e q
+        self._loss = math.expm1(epsilon + local_epsilon) / (1 + math.exp(local_epsilon))  # e p - q
+        self._flip = 1 / (1 + math.exp(local_epsilon))
+        self._flips: dict[int, Array] = {}
+        self._sums: dict[int, tuple[Array, Array]] = {}
+
+    def worst_delta(self, others: int, slack: float) -> float:
+        """Return an upper bound of delta for all bits of so many others, above that of some by ``slack`` or a little.
+
+        The interval of the numbers of bits 1 with the largest bound is halved until one number has almost that delta.
+        """
+        largest = self.delta(others, 0)
+        intervals = [(-self._gain, 0, others)]
+        while True:
+            bound, low, high = heapq.heappop(intervals)
+            if low == high or -bound <= largest + max(slack, _TOLERANCE * largest):
+                return -bound
+            middle = (low + high) // 2
+            if -bound < _NEAR * largest:
+                largest = max(largest, self.delta(middle, others - middle))
+            for start, end in ((low, middle), (middle + 1, high)):
+                heapq.heappush(intervals, (-self.delta(start, others - end), start, end))
+
+    def delta(self, ones: int, zeros: int) -> float:
+        """Return delta for so many others with bit 1, and with bit 0.
+
+        A batch has Y - U bits 1 more than true ones: U true bits 1 are flipped, and Y true bits 0.
+        """
+        flipped, (rises, values) = self._find_flips(ones), self._find_sums(zeros)
+        # The first place at which the sum does not rise any more is the best.
+        low, high = -len(flipped), len(values) - 1
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (low, middle) if _sum_products(flipped, rises, middle) >= 0 else (middle, high)
+        above = float(flipped[: max(0, -high)].sum())  # with so few flipped bits any Y is enough
+        return max(0.0, _sum_products(flipped, values, high) - self._gap * above)
+
+    def _find_sums(self, trials: int) -> tuple[Array, Array]:
+        """Return for each number of flipped bits by how much delta rises before it, and delta from it on."""
+        if trials not in self._sums:
+            masses = self._find_flips(trials)
+            before, at = np.append(0.0, masses), np.append(masses, 0.0)
+            values = self._gain * before - self._gap * np.cumsum(at[::-1])[::-1]
+            self._sums[trials] = self._gain * before - self._loss * at, values
+        return self._sums[trials]
+
+    def _find_flips(self, trials: int) -> Array:
+        """Return the probabilities of the numbers of flipped bits, without those that hardly occur."""
+        if trials not in self._flips:
+            self._flips[trials] = trim_binomial(trials, self._flip)[1]
+        return self._flips[trials]
+
+
+def _sum_products(left: Array, right: Array, shift: int) -> float:
+    """Return the sum of left[i] right[i + shift] over all places that both have."""
+    low, high = max(0, -shift), min(len(left), len(right) - shift)
+    return float(left[low:high] @ right[low + shift : high + shift]) if low < high else 0.0
