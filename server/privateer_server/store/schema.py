@@ -163,8 +163,8 @@ _TABLES: Final = (
 )
 _JOURNAL_TABLES: Final = (PUBLICATIONS, DELETIONS, LOG_NAME, LOG_LEAVES)
 
-STORE_KIND: Final = FileKind(application=0x50525653, version=7, schema=(*_TABLES, JOINED_IDS), field="PRIVATEER_DATA")
+STORE_KIND: Final = FileKind(application=0x50525653, version=8, schema=(*_TABLES, JOINED_IDS), field="PRIVATEER_DATA")
 JOURNAL_KIND: Final = FileKind(application=0x5052564A, version=4, schema=_JOURNAL_TABLES, field="PRIVATEER_JOURNAL")
 
-STORE_SCHEMA: Final = Schema("store", version=4, tables=(*_TABLES, SINGLE_IDS, LEASES))
+STORE_SCHEMA: Final = Schema("store", version=5, tables=(*_TABLES, SINGLE_IDS, LEASES))
 JOURNAL_SCHEMA: Final = Schema("journal", version=2, tables=(*_JOURNAL_TABLES, ORIGIN, KEYS, SIGNER, SEAL))
