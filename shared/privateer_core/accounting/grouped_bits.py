@@ -95,7 +95,7 @@ def grouped_local_epsilon(epsilon: float, delta: float, batch: int, limit: float
 
 
 class _Crowds:
-    """Deltas of one bit among others whose bits are given, at an epsilon and for a local epsilon."""
+    """Privacy losses of a bit among other participants' bits: delta at an epsilon, for a local epsilon."""
 
     def __init__(self, epsilon: float, local_epsilon: float) -> None:
         self._gap = math.expm1(epsilon)
@@ -106,7 +106,7 @@ class _Crowds:
         self._sums: dict[int, tuple[Array, Array]] = {}
 
     def worst_delta(self, others: int, slack: float) -> float:
-        """Return an upper bound of delta for all bits of so many others, above that of some by ``slack`` or a little.
+        """Return an upper bound of delta over all crowds of a size, above the largest delta by about ``slack``.
 
         The interval of the numbers of bits 1 with the largest bound is halved until one number has almost that delta.
         """

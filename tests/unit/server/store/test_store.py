@@ -326,7 +326,7 @@ def test_every_commit_is_synced(tmp_path: Path) -> None:
 
 
 def test_a_version_that_cannot_be_migrated_is_refused(tmp_path: Path) -> None:
-    for version in (6, 8):
+    for version in (STORE_KIND.version - 1, STORE_KIND.version + 1):
         with sqlite3.connect(tmp_path / "server.db") as db:
             db.execute(f"PRAGMA user_version = {version}")
             db.execute("PRAGMA application_id = 1347573331")
