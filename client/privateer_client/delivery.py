@@ -16,7 +16,7 @@ from privateer_core.clock import Clock, SystemClock
 from privateer_core.errors import InputError
 from privateer_core.wire.envelope import MEDIA_TYPE
 from privateer_core.wire.identity import SIGNED_HEADER
-from privateer_core.wire.problem import read_slug
+from privateer_core.wire.problem import parse_retry_after, read_slug
 from privateer_core.wire.publication import ASKS_HEADER
 
 ACCEPTED_STATUS: Final = 202
@@ -29,7 +29,6 @@ _REFUSAL_SLUGS: Final = frozenset({
 })  # fmt: skip
 IDENTITY: Final = "identity"
 """The content encoding of answers: none, so that their size is known before they are read."""
-_RETRY_SECONDS_MAX: Final = 3600.0
 PROBLEM_BYTES_MAX: Final = 64 << 10
 """Maximum size of an answer to a report, or of a problem document."""
 _FIRST_PAUSE_SECONDS: Final = 0.25
@@ -258,11 +257,3 @@ def make_answer(status: int, body: bytearray, headers: Headers) -> EndpointAnswe
     """Return a complete answer within its bounds."""
     wait, asks, signed = headers.get("retry-after", ""), headers.get(ASKS_HEADER, ""), headers.get(SIGNED_HEADER, "")
     return EndpointAnswer(status, bytes(body), parse_retry_after(wait), asks, signed)
-
-
-def parse_retry_after(retry_after: str) -> float:
-    """Parse a ``Retry-After``, an hour at most; a date counts as 0 seconds, since clocks differ."""
-    digits = retry_after.strip()
-    if not (digits.isascii() and digits.isdecimal()):
-        return 0.0
-    return min(_RETRY_SECONDS_MAX, float(digits))

@@ -12,10 +12,10 @@ from typing import Any, Final, TypeVar
 import aiohttp
 import msgspec
 
-from privateer_client.delivery import parse_retry_after
 from privateer_core.answer.people import GIVEN_UP, People
 from privateer_core.errors import NotFound, PrivateerError, SpecError, Unavailable, printable
 from privateer_core.experiment_status import Status
+from privateer_core.wire.problem import parse_retry_after
 from privateer_lab.services.rest import MAX_RESPONSE_BYTES, ServiceBusy, read_object
 
 MAX_ATTEMPTS: Final = 60

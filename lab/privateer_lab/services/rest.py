@@ -11,14 +11,13 @@ from typing import Any, Final
 import httpx
 import msgspec
 
-from privateer_client.delivery import parse_retry_after
 from privateer_core.answer.conclusion import PublishedAnswer
 from privateer_core.answer.people import People
 from privateer_core.answer.policy_view import PolicyView
 from privateer_core.errors import Deleted, NotFound, PrivateerError, SpecError, Unauthorized, Unavailable
 from privateer_core.privacy.trust import trust_of
 from privateer_core.spec.spec import Spec
-from privateer_core.wire.problem import read_slug
+from privateer_core.wire.problem import parse_retry_after, read_slug
 
 _WRONG_ADDRESS_HINTS: Final = {
     "--url": ("this is not a learning server", "its public port is 8000 unless you changed it"),

@@ -8,6 +8,7 @@ from privateer_core.errors import PrivateerError
 
 MEDIA_TYPE: Final = "application/problem+json"
 _PREFIX: Final = "urn:privateer:problem:"
+_RETRY_SECONDS_MAX: Final = 3600.0
 
 
 def problem_type(slug: str) -> str:
@@ -29,3 +30,11 @@ def read_slug(body: bytes) -> str:
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, AttributeError):
         return "unknown"
     return type_uri.removeprefix(_PREFIX) if isinstance(type_uri, str) and type_uri.startswith(_PREFIX) else "unknown"
+
+
+def parse_retry_after(retry_after: str) -> float:
+    """Parse a ``Retry-After``, an hour at most; a date counts as 0 seconds, since clocks differ."""
+    digits = retry_after.strip()
+    if not (digits.isascii() and digits.isdecimal()):
+        return 0.0
+    return min(_RETRY_SECONDS_MAX, float(digits))
