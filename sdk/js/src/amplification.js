@@ -12,12 +12,6 @@ const [NODES, NODES_MIN, CELLS] = [96, 16, 40_000];
  * @param {number} epsilon @param {number} local pure epsilon of a report @param {number} symbols @param {number} honest
  */
 export function shuffledDelta(epsilon, local, symbols, honest) {
-  const localDelta = epsilon >= local ? 0 : Math.min(1, ((1 + 1e-9) * -Math.expm1(epsilon - local)) / (1 + Math.exp(-local)));
-  return Math.min(localDelta, boundShuffledDelta(epsilon, local, symbols, honest));
-}
-
-/** @param {number} epsilon @param {number} local @param {number} symbols @param {number} honest */
-function boundShuffledDelta(epsilon, local, symbols, honest) {
   if (local <= epsilon) return 4 * TAIL;
   local = Math.max(local, epsilon * RATIO_MIN);
   const weight = 1 / (Math.exp(local) + symbols - 1);

@@ -15,12 +15,12 @@ const NEAR = 1.5;
  */
 export function groupedDelta(epsilon, local, honest, share) {
   if (local <= epsilon) return 8 * TAIL;
-  const crowds = new Crowds(epsilon, Math.max(local, epsilon * RATIO_MIN));
-  const sizes = share === 1 ? [{ size: honest - 1, mass: 1 }] : roundDown(honest - 1, share);
+  const crowdDelta = createCrowdDelta(epsilon, Math.max(local, epsilon * RATIO_MIN));
+  const sizes = share === 1 ? [[honest - 1, 1]] : roundDown(honest - 1, share);
   // About the result, without a search: it says what is small.
-  const usual = sizes.reduce((sum, { size, mass }) => sum + mass * crowds.delta(size, 0), 0);
-  const delta = sizes.reduce((sum, { size, mass }) =>
-    sum + mass * crowds.worstDelta(size, TOLERANCE * Math.max(usual, usual / (mass * sizes.length))), 0);
+  const usual = sizes.reduce((sum, [size, mass]) => sum + mass * crowdDelta(size, 0), 0);
+  const delta = sizes.reduce((sum, [size, mass]) =>
+    sum + mass * findWorstDelta(crowdDelta, size, TOLERANCE * Math.max(usual, usual / (mass * sizes.length))), 0);
   return Math.min(1, (8 * TAIL + delta) * ROUNDING);
 }
 
@@ -31,82 +31,71 @@ function roundDown(trials, p) {
   // Outside of these, numbers are rare. Larger ones also hide a person better.
   const low = Math.max(1, Math.floor(mean - 7 * deviation) - masses[0][0]);
   const high = Math.min(masses.length, Math.ceil(mean + 4 * deviation) - masses[0][0]);
-  const gap = Math.max(1, Math.floor((high - low) / SIZES));
   const starts = [0];
-  for (let start = low; start < high; start += gap) starts.push(start);
-  const sizes = starts.map((start, i) => {
-    const mass = masses.slice(start, starts[i + 1]).reduce((sum, [, each]) => sum + each, 0);
-    return { size: masses[start][0], mass };
-  });
-  return sizes.filter(({ mass }) => mass > 0);
+  for (let start = low; start < high; start += Math.max(1, Math.floor((high - low) / SIZES))) starts.push(start);
+  return starts.map((start, i) => [masses[start][0], masses.slice(start, starts[i + 1]).reduce((sum, [, mass]) => sum + mass, 0)])
+    .filter(([, mass]) => mass > 0);
 }
 
-/** Deltas of one bit among others whose bits are given. */
-class Crowds {
-  /** @param {number} epsilon @param {number} local */
-  constructor(epsilon, local) {
-    this.gap = Math.expm1(epsilon);
-    this.gain = -Math.expm1(epsilon - local) / (1 + Math.exp(-local));
-    this.loss = Math.expm1(epsilon + local) / (1 + Math.exp(local));
-    this.flip = 1 / (1 + Math.exp(local));
-    /** @type {Map<number, number[]>} */
-    this.flips = new Map();
+/**
+ * A bound of delta for all bits of so many others, above that of some by `slack` or a little: the interval of
+ * numbers of bits 1 with the largest bound is halved until one number has almost that delta.
+ * @param {(ones: number, zeros: number) => number} crowdDelta @param {number} others @param {number} slack
+ */
+function findWorstDelta(crowdDelta, others, slack) {
+  let largest = crowdDelta(others, 0);
+  const intervals = [[crowdDelta(0, 0), 0, others]];
+  for (;;) {
+    intervals.sort(([left], [right]) => left - right);
+    const [bound, low, high] = /** @type {number[]} */ (intervals.pop());
+    if (low === high || bound <= largest + Math.max(slack, TOLERANCE * largest)) return bound;
+    const middle = (low + high) >> 1;
+    if (bound < NEAR * largest) largest = Math.max(largest, crowdDelta(middle, others - middle));
+    for (const [start, end] of [[low, middle], [middle + 1, high]]) intervals.push([crowdDelta(start, others - end), start, end]);
+  }
+}
+
+/** Delta for so many others with bit 1 and bit 0, of which some are flipped. @param {number} epsilon @param {number} local */
+function createCrowdDelta(epsilon, local) {
+  const gap = Math.expm1(epsilon);
+  const flip = 1 / (1 + Math.exp(local));
+  const gain = -Math.expm1(epsilon - local) / (1 + Math.exp(-local));
+  const loss = Math.expm1(epsilon + local) * flip;
+  /** @type {Map<number, number[]>} */
+  const flips = new Map();
+
+  /** @param {number} trials */
+  function findFlips(trials) {
+    const masses = flips.get(trials) ?? computeMasses(trials, flip).map(([, mass]) => mass);
+    flips.set(trials, masses);
+    return masses;
   }
 
-  /**
-   * A bound of delta for all bits of so many others, above that of some by `slack` or a little: the interval of
-   * numbers of bits 1 with the largest bound is halved until one number has almost that delta.
-   * @param {number} others @param {number} slack
-   */
-  worstDelta(others, slack) {
-    let largest = this.delta(others, 0);
-    const intervals = [{ bound: this.gain, low: 0, high: others }];
-    for (;;) {
-      const next = intervals.reduce((best, { bound }, i) => (bound > intervals[best].bound ? i : best), 0);
-      const [{ bound, low, high }] = intervals.splice(next, 1);
-      if (low === high || bound <= largest + Math.max(slack, TOLERANCE * largest)) return bound;
-      const middle = Math.floor((low + high) / 2);
-      if (bound < NEAR * largest) largest = Math.max(largest, this.delta(middle, others - middle));
-      for (const [start, end] of [[low, middle], [middle + 1, high]]) intervals.push({ bound: this.delta(start, others - end), low: start, high: end });
-    }
-  }
-
-  /** Delta for so many others with bit 1 and bit 0, of which some are flipped. @param {number} ones @param {number} zeros */
-  delta(ones, zeros) {
-    const [flipped, gained] = [this.findFlips(ones), this.findFlips(zeros)];
-    const count = gained.length;
-    const [rises, values] = [new Array(count + 1), new Array(count + 1)];
+  return (/** @type {number} */ ones, /** @type {number} */ zeros) => {
+    const [flipped, gained] = [ones, zeros].map(findFlips);
+    const [rises, values] = [new Array(gained.length + 1), new Array(gained.length + 1)];
     let tail = 0;
-    for (let i = count; i >= 0; i--) {
-      const [before, at] = [i > 0 ? gained[i - 1] : 0, i < count ? gained[i] : 0];
+    for (let i = gained.length; i >= 0; i--) {
+      const [before, at] = [gained[i - 1] ?? 0, gained[i] ?? 0];
       tail += at;
-      rises[i] = this.gain * before - this.loss * at;
-      values[i] = this.gain * before - this.gap * tail;
+      rises[i] = gain * before - loss * at;
+      values[i] = gain * before - gap * tail;
     }
     // The first place at which the sum does not rise any more is the best.
-    let [low, high] = [-flipped.length, count];
+    let [low, high] = [-flipped.length, gained.length];
     while (high - low > 1) {
-      const middle = Math.floor((low + high) / 2);
+      const middle = (low + high) >> 1;
       if (sumProducts(flipped, rises, middle) >= 0) high = middle;
       else low = middle;
     }
-    let above = 0;
-    for (let i = 0; i < -high; i++) above += flipped[i];
-    return Math.max(0, sumProducts(flipped, values, high) - this.gap * above);
-  }
-
-  /** @param {number} trials */
-  findFlips(trials) {
-    const masses = this.flips.get(trials) ?? computeMasses(trials, this.flip).map(([, mass]) => mass);
-    this.flips.set(trials, masses);
-    return masses;
-  }
+    const above = flipped.slice(0, Math.max(0, -high)).reduce((sum, mass) => sum + mass, 0);
+    return Math.max(0, sumProducts(flipped, values, high) - gap * above);
+  };
 }
 
 /** The sum of left[i] right[i + shift] over all places that both have. @param {number[]} left @param {number[]} right @param {number} shift */
 function sumProducts(left, right, shift) {
   let sum = 0;
-  const end = Math.min(left.length, right.length - shift);
-  for (let i = Math.max(0, -shift); i < end; i++) sum += left[i] * right[i + shift];
+  for (let i = Math.max(0, -shift); i < Math.min(left.length, right.length - shift); i++) sum += left[i] * right[i + shift];
   return sum;
 }

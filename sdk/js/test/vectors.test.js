@@ -5,7 +5,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 
 import { judgeAnswer } from "../src/delivery.js";
-import { shuffledDelta } from "../src/amplification.js";
+import { shuffledCurve } from "../src/privacy/curves.js";
 import { chooseBucket, Layout, sign } from "../src/coins.js";
 import { PrivateerError } from "../src/errors.js";
 import { encodeColumns } from "../src/features.js";
@@ -44,7 +44,7 @@ test("probabilities of randomized response", () => {
 
 test("what a shuffled batch costs", () => {
   for (const { epsilon, local_epsilon, symbols, honest, delta } of vectors("amplification")) {
-    const found = shuffledDelta(epsilon, local_epsilon, symbols, honest);
+    const found = shuffledCurve(local_epsilon, symbols, honest)(epsilon);
     assert.ok(Math.abs(found - delta) <= 1e-7 * delta + 1e-16, `${found} is not ${delta}`);
   }
 });
