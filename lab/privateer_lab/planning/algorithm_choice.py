@@ -79,7 +79,7 @@ class AlgorithmChoice:
         if self.kept_features and n_more > len(self.kept_features):
             return f"{fraction}: more would cost more noise than they tell; without privacy {n_more}"
         if self.kept_features:
-            return f"{fraction}: others add nothing to them that is more than chance"
+            return f"{fraction}: the others add no more than chance"
         without_privacy = f"; without privacy {n_more} would" if n_more else ""
         condition = "; if options are worth what these rows say"  # chance may say it of options that are alike
         best_comparison = f"{condition}, {shorten(self.best_option)} for everybody earns more than trying others"

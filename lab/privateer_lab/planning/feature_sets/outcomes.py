@@ -42,7 +42,8 @@ class FeatureCodes:
         is_missing = columns[:, 1] > 1 / 2 if len(feature.blocks) > 1 else np.zeros(len(columns), np.bool_)
         distinct, codes = np.unique(np.where(is_missing, _N_BINS, cells), return_inverse=True)
         distances = np.abs(distinct[:, None] - distinct) / _N_BINS
-        distances = np.minimum(distances, 1 - distances) if block.cyclic else distances
+        # On a circle the chord: with the length of the arc the squared exponential is no covariance.
+        distances = np.sin(np.pi * distances) / np.pi if block.cyclic else distances
         kernel = (1 - _NUGGET) * np.exp(-0.5 * (distances / _LENGTH_SCALE) ** 2)
         is_gap = distinct == _N_BINS
         kernel[is_gap | is_gap[:, None]] = 0.0

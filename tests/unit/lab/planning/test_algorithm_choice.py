@@ -138,7 +138,7 @@ def test_a_line_says_how_many_features_are_kept_and_why():
     assert algorithm_choice.sentence.startswith("In runs on these people this earns 50.0 %")
     assert "Kept: age, job. With all of them it would earn 30.0 %." in algorithm_choice.sentence
     sufficient = AlgorithmChoice("additive", EARNED, 0.41, 1.8, True, None, False, ("age", "job"), 19, 2, 0.3)
-    assert sufficient.reason == "2 of 19 features: others add nothing to them that is more than chance"
+    assert sufficient.reason == "2 of 19 features: the others add no more than chance"
     featureless = AlgorithmChoice("bandit", EARNED, 0.41, 1.8, True, None, False, (), 19, 3, 0.3, best_option="a")
     reason = "0 of 19 features: none tells enough to earn more than one option for all; without privacy 3 would"
     assert featureless.reason == reason

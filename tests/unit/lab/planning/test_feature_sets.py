@@ -168,6 +168,18 @@ def test_cells_are_numbered_by_the_levels_of_features():
     assert np.linalg.eigvalsh(codes.kernel).min() > 0
 
 
+@pytest.mark.parametrize("is_missing", [False, True])
+def test_correlations_of_hours_are_a_covariance(is_missing):
+    """With the length of the arc as distance the smallest eigenvalue was -.0098, and no draft had an hour."""
+    hour = {"low": 0.0, "high": 24.0, "cyclic": True, "missing": is_missing}
+    spec = parse_spec(tables({"model": "none"}) | {"context": {"features": {"hour": hour}}})
+    hours = np.array([*range(24), *([math.nan] if is_missing else [])], dtype=float)
+    codes = FeatureCodes.from_feature(spec.features["hour"], hours)
+    assert codes.n_cells == 8 + is_missing
+    assert codes.kernel[0, 7] == pytest.approx(codes.kernel[0, 1])
+    assert np.linalg.eigvalsh(codes.kernel).min() > 0.01
+
+
 def test_a_plan_says_which_features_pay_and_what_more_people_would_bring():
     """Only the first of two features decides anything, and the whole gain is known."""
     spec = load_spec(EXAMPLES / "peaks-shuffle.toml", [], 4000)
