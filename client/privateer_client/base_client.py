@@ -10,10 +10,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from enum import Enum
 from functools import partial
+from ipaddress import IPv6Address
 from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Final, Generic, Self, TypeVar
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote, unquote, urlsplit
 
 from privateer_client.delivery import UNKNOWN_TOKEN_SLUGS, Pace, Steps, deliver, deliver_once
 from privateer_client.ledger.account_protocol import Account
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
 
 _NORMAL_URL: Final = re.compile(r"https?://[a-z0-9.-]*[a-z0-9](?::(?!80$|443$)(?:[1-9][0-9]{1,3}|[1-5][0-9]{4}))?")
 """An address in normal form, as most addresses are."""
-_HOST: Final = re.compile(r"[a-z0-9._-]+|[0-9a-f:.]+")
+_HOST: Final = re.compile(r"[a-z0-9._-]+|\[[0-9a-f:.]+\]")
 """A host's name in ASCII, since libraries differ in how they encode other names; or its number."""
 _DEFAULT_PORTS: Final = {"http": 80, "https": 443}
 _RANDOM: Final = secrets.SystemRandom()
@@ -371,11 +372,13 @@ def _normalize_url(url: str, field: str) -> str:
     try:
         parsed = urlsplit(url)
         port = f":{parsed.port}" if parsed.port not in (None, _DEFAULT_PORTS.get(parsed.scheme)) else ""
+        host = (parsed.hostname or "").removesuffix(".")
+        host = f"[{IPv6Address(host)}]" if "[" in parsed.netloc else host
     except ValueError:
-        parsed, port = urlsplit(""), ""
-    host = parsed.hostname or ""
-    if parsed.scheme not in _DEFAULT_PORTS or not _HOST.fullmatch(host) or parsed.query or "@" in parsed.netloc:
+        parsed, port, host = urlsplit(""), "", ""
+    has_other_parts = parsed.query or "@" in parsed.netloc or port == ":0"
+    if parsed.scheme not in _DEFAULT_PORTS or not _HOST.fullmatch(host) or has_other_parts:
         raise InputError("not the address of a service", field=field, remedy="write https://host or https://host:port")
-    path = posixpath.normpath(quote(parsed.path, safe="/%:@!$&'()*+,;=")).strip("/.")
-    host = f"[{host}]" if ":" in host else host
+    # Servers resolve what is encoded: each path has one spelling, so that nobody pays again under another.
+    path = quote(posixpath.normpath(unquote(parsed.path)).strip("/."), safe="/:@!$&'()*+,;=")
     return f"{parsed.scheme}://{host}{port}" + (f"/{path}" if path else "")

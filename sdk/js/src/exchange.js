@@ -81,8 +81,10 @@ export function readSlug({ body }) {
 /** The address of a service, as requests have it. @param {string} url @param {string} field */
 export function normalizeUrl(url, field) {
   try {
-    const { protocol, search, hash, username, origin, pathname } = new URL(url);
-    if (/^https?:$/.test(protocol) && !search && !hash && !username) return (origin + pathname).replace(/\/+$/, "");
+    const { search, hash, username, origin, pathname } = new URL(url);
+    // Servers resolve what is encoded: each path has one spelling, so that nobody pays again under another.
+    const path = pathname.replace(/[^/]+/g, (part) => encodeURIComponent(decodeURIComponent(part)));
+    if (/^http/.test(origin) && !(search + hash + username)) return (origin + path).replace(/\/+$/, "");
   } catch {
     // It is no address, as below.
   }

@@ -5,8 +5,8 @@ import { RATIO_MIN, ROUNDING, TAIL, computeMasses } from "./amplification.js";
 
 /** Relative distance from the delta of a crowd at which the search for the worst one stops. */
 const TOLERANCE = 0.02;
-/** The least sizes to which the number of people in a group is rounded down, if it varies that much. */
-const SIZES = 32;
+/** The number of people in a group is rounded down to at least 2^5 sizes, if it varies that much. */
+const SIZE_BITS = 5;
 const NEAR = 1.5;
 
 /**
@@ -32,7 +32,7 @@ function roundDown(trials, p) {
   const low = Math.max(1, Math.floor(mean - 7 * deviation) - masses[0][0]);
   const high = Math.min(masses.length, Math.ceil(mean + 4 * deviation) - masses[0][0]);
   const starts = [0];
-  for (let start = low; start < high; start += Math.max(1, Math.floor((high - low) / SIZES))) starts.push(start);
+  for (let start = low; start < high; start += Math.max(1, (high - low) >> SIZE_BITS)) starts.push(start);
   return starts.map((start, i) => [masses[start][0], masses.slice(start, starts[i + 1]).reduce((sum, [, mass]) => sum + mass, 0)])
     .filter(([, mass]) => mass > 0);
 }
