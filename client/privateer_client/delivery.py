@@ -256,4 +256,4 @@ def append_chunk(body: bytearray, chunk: bytes, max_bytes: int) -> None:
 def make_answer(status: int, body: bytearray, headers: Headers) -> EndpointAnswer:
     """Return a complete answer within its bounds."""
     wait, asks, signed = headers.get("retry-after", ""), headers.get(ASKS_HEADER, ""), headers.get(SIGNED_HEADER, "")
-    return EndpointAnswer(status, bytes(body), parse_retry_after(wait), asks, signed)
+    return EndpointAnswer(status, bytes(body), parse_retry_after(wait) if wait else 0.0, asks, signed)
