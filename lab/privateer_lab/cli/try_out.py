@@ -165,14 +165,16 @@ def _parse_column_bounds(text: str, reward: str | None) -> tuple[str, tuple[floa
 
 def _print_explanation(drafted: Draft, data: Path, out: Path | None) -> None:
     """Print values to confirm, and notes, on standard error: standard output has the spec alone."""
+    notes = fold_notes(drafted.notes)
+    warnings = [note for note in notes if note.startswith("Warning:")]
     if out and drafted.people:
         file_name = population_path(out).name
         keep = f"{file_name} has the features and rewards of these people: keep it as you keep {data.name}."
-        lines = [f"Wrote {out} and {population_path(out)}.", *drafted.people.warnings, *drafted.choice_notes]
-        lines += ["", *drafted.people.fit_notes, keep]
+        lines = [f"Wrote {out} and {population_path(out)}.", *drafted.people.warnings, *warnings]
+        lines += [*drafted.choice_notes, "", *drafted.people.fit_notes, keep]
     else:
-        lines = [f"Wrote {out}.", *drafted.choice_notes] if out else []
-    lines += [*drafted.summarize_public(is_written=out is not None), *fold_notes(drafted.notes)]
+        lines = [*([f"Wrote {out}."] if out else []), *warnings, *(drafted.choice_notes if out else [])]
+    lines += [*drafted.summarize_public(is_written=out is not None), *(note for note in notes if note not in warnings)]
     if drafted.log:
         hint = "With --out FILE simulated people are made of the rows, too."
         lines += ["", drafted.next_step(out)] if out else [hint]

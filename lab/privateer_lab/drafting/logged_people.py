@@ -82,6 +82,20 @@ class LoggedPeople:
         return PotentialOutcomes(cells, rewards, mean_expected, mean, float(np.square(residuals).mean()))
 
     @cached_property
+    def held_out_gain(self) -> tuple[float, float]:
+        """Gain over the best single arm, and its standard error, of each row's best arm by a model of other rows."""
+        rewards, chosen = self.outcomes.rewards, self.model.cross_fitted_means.argmax(axis=1)
+        gains = rewards[np.arange(len(rewards)), chosen] - rewards[:, rewards.mean(axis=0).argmax()]
+        span = self.spec.reward.span
+        return span * float(gains.mean()), span * cluster_standard_error(gains, self.rows.units)
+
+    @property
+    def has_held_out_gain(self) -> bool:
+        """Whether rows show, beyond two standard errors, that choosing by features gains over the best single arm."""
+        gain, standard_error = self.held_out_gain
+        return self.has_interactions and not self.suspects and gain > 2 * standard_error
+
+    @cached_property
     def means(self) -> Array:
         """Expected rewards in their own unit, shape (n, arms); randomized arms have the means of their rows."""
         is_plain = self.model.kind == BY_ARM or self.uneven_features
@@ -239,8 +253,19 @@ class LoggedPeople:
         pairs = zip(self.spec.options, means.tolist(), strict=True)
         rewards = ", ".join(f"{shorten(arm)}: {write(mean)}" for arm, mean in pairs)
         best_reward = f"{write(self._best_reward)} if everybody had their best option"
-        comparison = "nothing more is to be had by context" if self._has_single_best else best_reward
-        return f"Expected if everybody had the same option: {rewards}; {comparison}."
+        comparison = "these rows do not show that another is best for some" if self._has_single_best else best_reward
+        return f"Expected if everybody had the same option: {rewards}; {comparison}.{self._say_held_out_gain()}"
+
+    def _say_held_out_gain(self) -> str:
+        """Say what choosing gained on rows that the model had not seen, and whether it expects less; else nothing."""
+        if not self.has_held_out_gain:
+            return ""
+        (gain, standard_error), unit = self.held_out_gain, self._unit
+        difference = f"{unit.points(gain)} ({unit.margin(2 * standard_error)})"
+        sentence = f" On rows that the model had not seen its choices earn {difference} more than the best of these"
+        expected_gain = self._best_reward - float(self.means.mean(axis=0).max())
+        is_understated = expected_gain < gain - 2 * standard_error
+        return f"{sentence}{': simulated people understate what choosing gains' if is_understated else ''}."
 
     @cached_property
     def uneven_features(self) -> list[str]:

@@ -1,6 +1,7 @@
 """The section of a draft's rewards, from the outcomes of a log's rows."""
 
 import math
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +18,13 @@ from privateer_lab.tables.rewards import (
     round_off_errors,
 )
 
+_MAX_CLIPPED_SHARE: Final = 0.05
+"""Part of the rewards' sum beyond bounds from the data above which the draft warns."""
+_CLIPPED_REMARK: Final = (
+    "All that is said of options is said of clipped rewards, and another option may be the best without. Choose the "
+    "bounds yourself with --bounds: wider ones cost people, since noise grows with them."
+)
+
 
 def format_reward_section(
     rewards: NDArray[np.float64] | None,
@@ -31,7 +39,9 @@ def format_reward_section(
     is_binary = given_bounds is None and is_yes_or_no(rewards)
     label, bounds = shorten(name), compute_reward_bounds(rewards, given_bounds)
     if not is_binary:
-        notes.append(bounds.describe_clipping(rewards, label))
+        clipping = bounds.describe_clipping(rewards, label)
+        is_distorted = bounds.is_from_data and bounds.compute_clipped_share(rewards) > _MAX_CLIPPED_SHARE
+        notes.append(f"Warning: {clipping} {_CLIPPED_REMARK}" if is_distorted else clipping)
     if not lower_is_better:
         notes.append(HIGHER_REMARK)
     else:

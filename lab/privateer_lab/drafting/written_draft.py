@@ -93,6 +93,9 @@ class Draft:
             return f"Next: the same command with {options}, unless you know that before the choice"
         if not (self.choice and self.choice.shortfall):
             return f"Next: privateer plan {file}"
+        if self.people and self.people.has_held_out_gain:
+            advice = "The log shows more gain from choosing by features, so do not give one option to everybody yet"
+            return f"Next: privateer plan {file}. {self.choice.shortfall.capitalize()}. {advice}"
         promise = ", or another promise (--model, --epsilon)" if self.spec.privacy.trust.promises else ""
         return (
             f"Next: {self.choice.shortfall}. Give it to everybody, unless options may have changed. What would help: "

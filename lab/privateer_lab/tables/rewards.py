@@ -189,10 +189,15 @@ class RewardBounds(NamedTuple):
 
     def describe_clipping(self, rewards: Array, name: str) -> str:
         """Describe the bounds' origin, and how many rewards are clipped."""
-        beyond = int(((rewards < self.low) | (rewards > self.high)).sum())
-        share = f"{beyond / len(rewards):.1%} of the rows are clipped to these bounds, {beyond:,} of {len(rewards):,}"
-        counts = share if beyond else "no row is clipped"
+        n_beyond, share = int(((rewards < self.low) | (rewards > self.high)).sum()), self.compute_clipped_share(rewards)
+        clipped = f"{n_beyond:,} of {len(rewards):,} rows are clipped to these bounds, {share:.1%} of all {name}"
+        counts = clipped if n_beyond else "no row is clipped"
         return f"{name} is a number, and counts from {self.low:g} to {self.high:g} ({self.words}): {counts}."
+
+    def compute_clipped_share(self, rewards: Array) -> float:
+        """Return the part of the rewards' absolute sum that is beyond the bounds."""
+        beyond = np.abs(rewards - np.clip(rewards, self.low, self.high)).sum()
+        return float(beyond / np.abs(rewards).sum()) if beyond else 0.0
 
 
 def compute_reward_bounds(rewards: Array, public_bounds: tuple[float, float] | None) -> RewardBounds:

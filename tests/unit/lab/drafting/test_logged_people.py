@@ -148,7 +148,7 @@ def test_all_sentences_name_the_same_best_option():
     notes = " ".join(draft(log, arm="arm", reward="won").people.notes)
     assert "what options do differs between people, and one is best for all" in notes
     assert "the best option differs" not in notes
-    assert "nothing more is to be had by context" in notes
+    assert "these rows do not show that another is best for some" in notes
     alike = {"x": rng.random(400), "arm": [0, 1] * 200, "won": [0, 0, 1, 1] * 100}
     tied = draft(alike, arm="arm", reward="won")
     assert "Expected of every option: 50.00 %. All are equal, as far as these rows tell." in tied.people.notes
@@ -322,3 +322,33 @@ def test_the_onboarding_question_has_the_gain_that_the_page_states():
             means = draft(columns, arm="screen", reward="bought", ignore=["user"]).people.means
             gain = means.max(axis=1).mean() - means.mean(axis=0).max()
             assert abs(gain) < 1e-9 if alike else 0.0045 < gain < 0.0101
+
+
+@pytest.mark.parametrize("is_crossed", [True, False])
+def test_what_choosing_gained_on_unseen_rows_is_said_if_it_gained(is_crossed):
+    """Options are best for one half each, worth .06 to everybody, or one is best for all; ten columns say nothing."""
+    rng = np.random.default_rng(5)
+    x, arm = rng.random(12_000).round(3), rng.choice(["a", "b"], 12_000)
+    is_good = (arm == "a") == (x > 0.5) if is_crossed else arm == "a"
+    bought = (rng.random(12_000) < np.where(is_good, 0.13, 0.01)).astype(int)
+    noise = {f"score {k}": rng.normal(size=12_000).round(2).tolist() for k in range(10)}
+    columns = noise | {"x": x.tolist(), "arm": arm.tolist(), "bought": bought.tolist()}
+    people = lab.spec_from(columns, arm="arm", reward="bought").people
+    gain, standard_error = people.held_out_gain
+    assert gain == pytest.approx(0.06 * is_crossed, abs=4 * standard_error)  # missed by a false alarm of .01 %
+    assert people.has_held_out_gain == is_crossed
+    assert any("On rows that the model had not seen" in note for note in people.fit_notes) == is_crossed
+
+
+def test_a_warning_says_which_part_of_the_rewards_is_clipped():
+    """One order of a hundred is of 1,000 and has 84 % of the revenue."""
+    rng = np.random.default_rng(3)
+    revenue = np.where(np.arange(6_000) % 200 == 0, 1000.0, np.where(rng.random(6_000) < 0.1, 10.0, 0.0))
+    columns = {"x": rng.random(6_000), "arm": rng.choice(["a", "b"], 6_000), "revenue": revenue}
+    as_lists = {name: values.tolist() for name, values in columns.items()}
+    share = 990 * 30 / float(revenue.sum())
+    (warning,) = (note for note in lab.spec_from(as_lists, arm="arm", reward="revenue").notes if "clipped" in note)
+    assert warning.startswith("Warning:")
+    assert f"30 of 6,000 rows are clipped to these bounds, {share:.1%} of all revenue" in warning
+    wide = lab.spec_from(as_lists, arm="arm", reward="revenue", bounds={"revenue": (0, 1000)})
+    assert not any(note.startswith("Warning:") and "clipped" in note for note in wide.notes)

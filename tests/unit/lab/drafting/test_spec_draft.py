@@ -255,7 +255,7 @@ def test_numeric_rewards_have_bounds_with_their_source():
         "spent: low, high, base_rate, standard_deviation of [reward] are from the data" in message
         for message in spec_draft.confirm
     )
-    clipped = f"{(amounts > reward.high).mean():.1%} of the rows are clipped"
+    clipped = f"{(amounts > reward.high).sum():,} of {len(amounts):,} rows are clipped"
     assert any(clipped in note for note in spec_draft.notes)
     bounded = draft(outcomes(), arms=["a", "b"], reward="spent", bounds={"spent": (0, 50)}, ignore=["score", "bought"])
     assert (bounded.spec.reward.kind, bounded.spec.reward.high) == ("numeric", 50.0)
