@@ -17,6 +17,7 @@ from privateer_lab.notebook.evaluation import Evaluation, read_evaluator
 from privateer_lab.notebook.policies import policy as read_policy
 from privateer_lab.render.words import format_figure, format_list
 from privateer_lab.simulation.scores import replace_nan
+from privateer_lab.tables import shorten
 from privateer_lab.tables.data_table import DataTable
 from privateer_lab.tables.rewards import LOWER_FIGURE_REMARK, parse_bounds
 
@@ -106,11 +107,12 @@ def _parse_bounds(text: str) -> tuple[float, float]:
 
 
 def _read_propensity(text: str, table: DataTable) -> str | float:
-    """Return the name of a column, or a number if no column has this name."""
+    """Return the name of a column, or a number if no column has this name; refuse another text."""
     try:
         return text if text in table.header else float(text)
     except ValueError:
-        return text
+        remedy = "name the column of propensities, or give one number: 0.25 if each of 4 options was equally likely"
+        raise SpecError(f"no column is named {shorten(text)}", field="--propensity", remedy=remedy) from None
 
 
 def _format_headline(evaluations: Mapping[str, Evaluation], words: _Words) -> str:

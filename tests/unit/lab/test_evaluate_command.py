@@ -89,7 +89,10 @@ def test_a_published_policy_is_a_file(capsys: pytest.CaptureFixture[str], tmp_pa
     ("options", "error"),
     [
         (["--reward", "won"], "won: no column has this name (choose from user_id, arm, p, bought)"),
-        (["--reward", "bought", "--propensity", "q"], "q: no column has this name"),
+        (
+            ["--reward", "bought", "--propensity", "q"],
+            "--propensity: no column is named q (name the column of propensities, or give one number",
+        ),
         (["--reward", "bought", "--propensity", "1.5"], "propensity: must be above 0 and at most 1"),
         (["--reward", "bought", "--policy", "other"], "policy: there is no arm of this name among new, old, rare"),
         (["--reward", "bought", "--policy", "none.json"], "cannot read none.json"),
