@@ -119,7 +119,7 @@ class Answers {
 }
 
 function makeCard({ name, status, algorithm, model, version, batch_size: batchSize, received, people, says, began }) {
-  const come = isUnseen(people) ? `waits for ${formatCount(batchSize - received, "report")} from its shuffler` : `has ${formatNumber(received)} of ${formatNumber(batch)} reports`;
+  const come = isUnseen(people) ? `waits for ${formatCount(batchSize - received, "report")} from its shuffler` : `has ${formatNumber(received)} of ${formatNumber(batchSize)} reports`;
   const round = batchSize ? `round ${formatNumber(version)} ${come}` : "nobody is asked", { planned, counted, held: heldReports } = people;
   return el("li", { class: "card" },
     el("h2", {}, el("a", { href: formatAddress(name), id: `to-${name}` }, name), makeBadge(status)),
