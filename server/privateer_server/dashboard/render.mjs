@@ -23,7 +23,7 @@ export const RENDERERS = {
  * @property {string[]} options of the experiment, in the spec's order
  * @property {object|undefined} features of the spec, by name
  * @property {object} answer what the learner has found
- * @property {BinsView|undefined} map that stays while versions of a policy are looked at
+ * @property {object|undefined} map that stays while versions of a policy are looked at
  * @property {(() => Promise<object[]>)|undefined} versions what the policy showed in every version; none where there are too many
  */
 
