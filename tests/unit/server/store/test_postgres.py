@@ -25,7 +25,7 @@ from privateer_server.rounds.closing import ClosedRound, RoundPublisher
 from privateer_server.rounds.open_round import OpenRound, build_round_record, open_first_round
 from privateer_server.settings import ServerSettings, read_settings
 from privateer_server.store.records import JournalEntry, Leaf, RoundRecord, RoundUpdate, TokenRow
-from privateer_server.store.schema import STORE_SCHEMA
+from privateer_server.store.schema import JOURNAL_SCHEMA, STORE_SCHEMA
 from tests.support.postgres import Cluster
 from tests.support.replicas import Shared
 from tests.support.servers import TOKEN
@@ -62,7 +62,8 @@ def refusal(settings: ServerSettings) -> SpecError:
 
 def test_a_database_of_a_newer_version_is_refused(shared: Shared, open_server: Callable[[], Data]) -> None:
     open_server()
-    journal, store = (shared.journal, "PRIVATEER_JOURNAL_DATABASE", 2), (shared.database, "PRIVATEER_DATABASE", 4)
+    journal = shared.journal, "PRIVATEER_JOURNAL_DATABASE", JOURNAL_SCHEMA.version
+    store = shared.database, "PRIVATEER_DATABASE", STORE_SCHEMA.version
     for url, field, version in (journal, store):
         shared.cluster.execute("UPDATE privateer_schema SET version = 99", url)
         error = refusal(shared.settings())
@@ -76,7 +77,7 @@ def test_a_database_of_too_old_a_version_is_refused(shared: Shared, open_server:
     error = refusal(shared.settings())
     assert (error.field, error.detail) == (
         "PRIVATEER_DATABASE",
-        "the database is too old: schema 1, and this Privateer reads 4",
+        f"the database is too old: schema 1, and this Privateer reads {STORE_SCHEMA.version}",
     )
 
 
@@ -86,12 +87,13 @@ def test_a_migration_is_logged(
     caplog.set_level(logging.INFO, "privateer.data")
     open_server()
     assert not [record for record in caplog.records if record.name == "privateer.data"]  # new tables are none
-    later = replace(STORE_SCHEMA, version=5, steps={4: "CREATE TABLE pets (id bigint)"})
+    now, later_version = STORE_SCHEMA.version, STORE_SCHEMA.version + 1
+    later = replace(STORE_SCHEMA, version=later_version, steps={now: "CREATE TABLE pets (id bigint)"})
     for _ in range(2):
         PostgresDatabase(shared.database, later, "PRIVATEER_DATABASE").close()
     (line,) = (record for record in caplog.records if record.name == "privateer.data")
     assert line.getMessage() == "migrated"
-    assert line.__dict__["fields"] == {"database": "store", "from_schema": 4, "to_schema": 5}
+    assert line.__dict__["fields"] == {"database": "store", "from_schema": now, "to_schema": later_version}
 
 
 def test_one_database_for_both_is_refused(shared: Shared) -> None:
