@@ -94,8 +94,8 @@ class Draft:
         if not (self.choice and self.choice.shortfall):
             return f"Next: privateer plan {file}"
         if self.people and self.people.has_held_out_gain:
-            advice = "The log shows more gain from choosing by features, so do not give one option to everybody yet"
-            return f"Next: privateer plan {file}. {self.choice.shortfall.capitalize()}. {advice}"
+            advice = "but the log shows more gain from choosing by features: do not give one option to everybody yet"
+            return f"Next: privateer plan {file}; {self.choice.shortfall}, {advice}"
         promise = ", or another promise (--model, --epsilon)" if self.spec.privacy.trust.promises else ""
         return (
             f"Next: {self.choice.shortfall}. Give it to everybody, unless options may have changed. What would help: "

@@ -4,6 +4,7 @@ import csv
 import json
 import re
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ import privateer_lab as lab
 from privateer_core.policies.decisions import Arms
 from privateer_lab.cli.input_files import load_spec
 from privateer_lab.drafting.spec_draft import draft
+from privateer_lab.drafting.written_draft import Draft
 from privateer_lab.environments import environment_for
 from privateer_lab.planning.expectation.choices import list_choices
 from privateer_lab.planning.expectation.expected import summarize_runs, write_sentences
@@ -352,3 +354,12 @@ def test_a_warning_says_which_part_of_the_rewards_is_clipped():
     assert f"30 of 6,000 rows are clipped to these bounds, {share:.1%} of all revenue" in warning
     wide = lab.spec_from(as_lists, arm="arm", reward="revenue", bounds={"revenue": (0, 1000)})
     assert not any(note.startswith("Warning:") and "clipped" in note for note in wide.notes)
+
+
+def test_the_next_step_keeps_the_names_of_options():
+    """Planted: a capitalized clause, which wrote freeShip as Freeship."""
+    choice = SimpleNamespace(shortfall="freeShip for everybody earns more than this draft")
+    people = SimpleNamespace(suspects=[], has_held_out_gain=True)
+    next_step = Draft.next_step(SimpleNamespace(people=people, choice=choice), Path("spec.toml"))
+    assert "freeShip for everybody" in next_step
+    assert "do not give one option to everybody" in next_step
