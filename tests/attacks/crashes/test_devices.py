@@ -114,7 +114,9 @@ def test_processes_that_share_a_ledger_send_a_report_once(killed_device_folder: 
     with ThreadPoolExecutor(8) as pool:
         statuses_by_process = list(pool.map(flush, range(8)))
     assert endpoint.accepted == 1
-    assert {outcome for statuses in statuses_by_process for outcome in statuses.values()} == {ReportStatus.ACCEPTED}
+    statuses = {status for statuses in statuses_by_process for status in statuses.values()}
+    assert ReportStatus.ACCEPTED in statuses
+    assert statuses <= {ReportStatus.ACCEPTED, ReportStatus.ALREADY_REPORTED}  # a faster process sent it, and erased it
 
 
 def test_a_seal_that_fails_is_not_paid_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
