@@ -40,7 +40,7 @@ def _n_accepted(at: Services) -> int:
 
 
 def _wait_for_accepted(at: Services, expected: int) -> None:
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while _n_accepted(at) != expected:
         assert time.monotonic() < deadline, _n_accepted(at)
         time.sleep(0.05)
