@@ -380,5 +380,5 @@ def _normalize_url(url: str, field: str) -> str:
     if parsed.scheme not in _DEFAULT_PORTS or not _HOST.fullmatch(host) or has_other_parts:
         raise InputError("not the address of a service", field=field, remedy="write https://host or https://host:port")
     # Servers resolve what is encoded: each path has one spelling, so that nobody pays again under another.
-    path = quote(posixpath.normpath(unquote(parsed.path)).strip("/."), safe="/:@!$&'()*+,;=")
+    path = quote(posixpath.normpath("/" + unquote(parsed.path)).strip("/"), safe="/:@!$&'()*+,;=")
     return f"{parsed.scheme}://{host}{port}" + (f"/{path}" if path else "")

@@ -2,9 +2,10 @@
 /** Many people in one process: each has an arm and a report, and the process asks once for all. */
 
 import assert from "node:assert/strict";
-import { mkdtempSync, readFileSync, readdirSync, renameSync, statSync } from "node:fs";
+import fs, { mkdtempSync, readFileSync, readdirSync, renameSync, statSync } from "node:fs";
+import { syncBuiltinESMExports } from "node:module";
 import { tmpdir } from "node:os";
-import { join } from "node:path";
+import { dirname, join } from "node:path";
 import { test } from "node:test";
 
 import { Client, FileLedger, PeopleLedger } from "../src/node.js";
@@ -36,6 +37,29 @@ test("each person has an arm and one report, and one request fetches the policy 
     const most = 2 * (2 + (performance.now() - began) / 1000);
     assert.ok(at.requests.filter(({ url }) => url.includes("/policy")).length <= most);
     for (const [i, arm] of arms) assert.equal((await (await client.person(`user-${i}`)).arm("test", CONTEXT, { default: null, within: 30 })).name, arm);
+  }));
+
+test("the folder is on disk before anything is paid, and the log of writes after it", { skip }, (t) =>
+  serving(LOCAL, async (at) => {
+    const path = somewhere();
+    const { openSync, fsyncSync } = fs;
+    /** @type {Map<number, string>} */
+    const names = new Map();
+    /** @type {string[]} */
+    const flushed = [];
+    t.after(() => Object.assign(fs, { openSync, fsyncSync }) && syncBuiltinESMExports());
+    fs.openSync = (name, ...how) => {
+      const file = openSync(name, ...how);
+      names.set(file, String(name));
+      return file;
+    };
+    fs.fsyncSync = (file) => void (fsyncSync(file), flushed.push(names.get(file) ?? ""));
+    syncBuiltinESMExports();
+    const ledger = new PeopleLedger(path, { key: new Uint8Array(32) }); // a file of a key would flush the folder, too
+    const person = await new Client(at.url, { ledger }).person("user-7");
+    await person.arm("test", CONTEXT, { default: null, within: 30 });
+    await person.report("test", 1);
+    assert.deepEqual(flushed, [dirname(path), `${path}-wal`]);
   }));
 
 test("what names nobody is no person", { skip }, async () => {

@@ -14,8 +14,8 @@ const FINAL = new Set([
 const WORN = new Set(["token-spent", "token-expired"]);
 /** What they say of tokens that they do not know. The keys that they show tell whether they ever will. */
 export const DOUBTED = new Set(["token-invalid", "token-wrong-audience"]);
-const AGAIN = new Set([408, 425, 429]);
-const [FIRST, MOST, DOUBLINGS] = [0.25, 30, 16];
+const AGAIN = [408, 425, 429];
+const [FIRST, MOST] = [0.25, 30];
 
 /**
  * `accepted`: it is durable. `late`: the round closed before the report came. `not-requested`: nothing was paid or sent.
@@ -29,7 +29,7 @@ const [FIRST, MOST, DOUBLINGS] = [0.25, 30, 16];
 /** What an answer decides about a report. @param {import("./exchange.js").Answer} answer @returns {ReportStatus} */
 export function judgeAnswer(answer) {
   if (answer.status === 202) return "accepted";
-  if (answer.status < 400 || answer.status >= 500 || AGAIN.has(answer.status)) return "pending";
+  if (answer.status < 400 || answer.status >= 500 || AGAIN.includes(answer.status)) return "pending";
   const reason = readSlug(answer);
   if (reason === "duplicate-report") return "accepted";
   if (reason === "round-closed") return "late";
@@ -75,7 +75,7 @@ export class Delivery {
       const verdict = await this.once(identity, sealed);
       const secondsLeft = end - this.clock.monotonic();
       if (verdict.outcome !== "pending" || secondsLeft <= verdict.quiet) return verdict;
-      const backoff = (drawBelow(1000) / 1000) * Math.min(MOST, FIRST * 2 ** Math.min(tries - 1, DOUBLINGS));
+      const backoff = (drawBelow(1000) / 1000) * Math.min(MOST, FIRST * 2 ** (tries - 1));
       await pause(Math.min(secondsLeft, verdict.quiet + backoff));
     }
   }

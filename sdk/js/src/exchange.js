@@ -6,7 +6,6 @@ import { invalid, unavailable } from "./errors.js";
 
 const BYTES_MAX = 16 << 20;
 const PROBLEM_MAX = 64 << 10;
-const PROBLEM = "urn:privateer:problem:";
 export const MSGPACK = "application/msgpack";
 
 /** @typedef {{status: number, headers: Headers, body: Uint8Array<ArrayBuffer>}} Answer */
@@ -35,7 +34,7 @@ export async function ask(url, request, seconds, maxBytes = BYTES_MAX) {
   }
 }
 
-const CLOSED = new Set(["ECONNREFUSED", "ENOTFOUND", "EAI_AGAIN", "EHOSTUNREACH", "ENETUNREACH"]);
+const CLOSED = /CONNREFUSED|NOTFOUND|AI_AGAIN|UNREACH/;
 
 /** @param {string} url @param {number} seconds */
 export const timeoutMessage = (url, seconds) => `${new URL(url).origin} did not answer within ${seconds} s`;
@@ -50,7 +49,7 @@ function describeSilence(error, url, seconds) {
   // A browser does not tell a service that is closed from one that does not allow a page's origin.
   const page = globalThis.location?.origin;
   if (page && error instanceof TypeError) return `${closed}, or it does not allow pages of ${page} (PRIVATEER_CORS_ORIGINS)`;
-  return CLOSED.has(error?.cause?.code) ? closed : nonsense(url);
+  return CLOSED.test(error?.cause?.code) ? closed : nonsense(url);
 }
 
 /** @param {Response} answer @param {number} maxBytes */
@@ -71,8 +70,7 @@ async function readBounded(answer, maxBytes) {
 /** The name of the problem in an answer; null if it is none. @param {Answer} answer @returns {string | null} */
 export function readSlug({ body }) {
   try {
-    const { type } = json(body);
-    return typeof type === "string" && type.startsWith(PROBLEM) ? type.slice(PROBLEM.length) : null;
+    return /^urn:privateer:problem:(.+)/.exec(json(body).type)?.[1] ?? null;
   } catch {
     return null;
   }
@@ -81,10 +79,10 @@ export function readSlug({ body }) {
 /** The address of a service, as requests have it. @param {string} url @param {string} field */
 export function normalizeUrl(url, field) {
   try {
-    const { search, hash, username, origin, pathname } = new URL(url);
+    const { href, origin, pathname } = new URL(url);
     // Servers resolve what is encoded: each path has one spelling, so that nobody pays again under another.
-    const path = pathname.replace(/[^/]+/g, (part) => encodeURIComponent(decodeURIComponent(part)));
-    if (/^http/.test(origin) && !(search + hash + username)) return (origin + path).replace(/\/+$/, "");
+    const path = decodeURIComponent(pathname).split("/").filter(Boolean).map(encodeURIComponent);
+    if (/^https?:..[^@/]*[^@./](?<!:0)\.?\/[^?]*$/.test(href)) return [origin.replace(/\.(?=:|$)/, ""), ...path].join("/");
   } catch {
     // It is no address, as below.
   }

@@ -152,13 +152,13 @@ async function choices({ window, asks = true, steps }) {
   return found;
 }
 
-/** @param {Case} one */
-function made({ address }) {
+/** The address by which the ledger knows a server; null if the client refuses it. @param {Case} one */
+function identify({ address }) {
   try {
-    return Boolean(new Client(address));
+    return new Client(address).server;
   } catch (error) {
     assert.ok(error instanceof PrivateerError && error.type === "input-invalid");
-    return false;
+    return null;
   }
 }
 
@@ -178,7 +178,7 @@ async function wrong(behaviour) {
     for (let person = 0; person < PEOPLE; person++) told.push(await sessions(one));
     if (told.some((each) => !isSame(each, [one.arms, one.outcomes]))) found.push(["sessions", number]);
   }
-  for (const [number, one] of behaviour.addresses.entries()) if (made(one) !== one.made) found.push(["addresses", number]);
+  for (const [number, one] of behaviour.addresses.entries()) if (identify(one) !== one.identity) found.push(["addresses", number]);
   for (const [number, one] of behaviour.clocks.entries()) {
     if (!isSame(await clocks(one), one.steps.map((/** @type {any[]} */ step) => step[2]))) found.push(["clocks", number]);
   }
@@ -209,7 +209,8 @@ for (const [kind, number, change] of /** @type {[string, number, Case][]} */ ([
   ["values", 0, { used: [0.26] }],
   ["sessions", 2, { outcomes: ["accepted", "accepted"] }],
   ["sessions", 0, { arms: ["A", "B"] }],
-  ["addresses", 3, { made: true }],
+  ["addresses", 3, { identity: "https://learn.example" }],
+  ["addresses", 16, { identity: "https://learn.example." }],
   ["clocks", 2, { chosen: 0 }],
   ["states", 3, { next: "closed" }],
   ["actions", 3, { allowed: ["report", "stay"] }],

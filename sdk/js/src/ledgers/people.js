@@ -2,11 +2,11 @@
 /** The ledgers of many people in one SQLite file, for Node. Several processes on one machine may share it. */
 
 import { createHmac, timingSafeEqual } from "node:crypto";
-import { chmodSync, closeSync, existsSync, fsyncSync, openSync } from "node:fs";
-import { resolve } from "node:path";
+import { chmodSync, closeSync, existsSync, openSync } from "node:fs";
+import { dirname, resolve } from "node:path";
 
 import { PrivateerError, invalid, unsupported, unwritable } from "../errors.js";
-import { KEY_SIZE, loadOrCreateKey } from "./file.js";
+import { KEY_SIZE, flushPath, loadOrCreateKey } from "./file.js";
 import { Ledger, makeEntry } from "./ledger.js";
 
 /** Whose entries are everybody's: publications, what is known of servers, and the mark of the key. */
@@ -79,7 +79,7 @@ class PersonStore {
         return { result, isPaid: entry.payment !== payment, isForgotten: shown !== null && entry.shown === null };
       }),
     );
-    if (isPaid) this.people.flush();
+    if (isPaid) flushPath(`${this.people.path}-wal`);
     // The log of writes has what was overwritten, too.
     if (isForgotten) await this.people.use((db) => db.database.exec("PRAGMA wal_checkpoint(TRUNCATE)"));
     return result;
@@ -213,17 +213,8 @@ export class PeopleLedger {
     db.transaction(() => db.body(NOBODY, MARK) ?? db.replace.run(NOBODY, MARK, Buffer.from(keyHash).toString("hex"), 0));
     const storedHash = Buffer.from(db.body(NOBODY, MARK) ?? "", "hex");
     if (storedHash.length !== keyHash.length || !timingSafeEqual(storedHash, keyHash)) throw unwritable(`${this.path} is of another key: give it, or put ${file} back`);
+    flushPath(dirname(this.path)); // the log of writes is new, and stays while the database is open
     return db;
-  }
-
-  /** Have what was written on disk. */
-  flush() {
-    const log = openSync(`${this.path}-wal`, "r");
-    try {
-      fsyncSync(log);
-    } finally {
-      closeSync(log);
-    }
   }
 
   /** Close the database. */
