@@ -65,7 +65,7 @@ class PublicationLog:
         if journal_leaves[n_common:]:
             self._store.add_missing_leaves(journal_leaves[n_common:])
 
-    def sign_head(self) -> Head:
+    def append_and_sign_head(self) -> Head:
         """Record new publications in the journal, and return the signed head of the log with them."""
         with self._lock:
             self._append_new_leaves()
@@ -91,7 +91,7 @@ class PublicationLog:
 
     def make_proof(self, experiment: str, version: int, block: int | None) -> Proof:
         """Return the proof for devices that a publication is in the log."""
-        head, index = self.sign_head(), self._find_leaf_index(experiment, version)
+        head, index = self.append_and_sign_head(), self._find_leaf_index(experiment, version)
         if block is not None and block * BLOCK > head.size:
             raise NotFound("the log has fewer blocks", field="block", remedy=_HEAD_REMEDY)
         return make_proof(self._tree, head, index, block)
@@ -105,7 +105,7 @@ class PublicationLog:
 
     def prove_inclusion(self, experiment: str, version: int, size: int | None) -> tuple[int, int, list[bytes]]:
         """Return index, size and path of a publication in the tree of ``size`` leaves; `NotFound` for another size."""
-        head, index = self.sign_head(), self._find_leaf_index(experiment, version)
+        head, index = self.append_and_sign_head(), self._find_leaf_index(experiment, version)
         size = head.size if size is None else size
         if not index < size <= head.size:
             detail = "must be above the publication's place in the log, and at most the log's size"
@@ -114,12 +114,12 @@ class PublicationLog:
 
     def prove_consistency(self, first: int, second: int) -> list[bytes]:
         """Return the proof that the log of ``second`` leaves begins with ``first``; `NotFound` beyond the log."""
-        if not first <= second <= self.sign_head().size:
+        if not first <= second <= self.append_and_sign_head().size:
             detail = "must be at least the first size, and at most the log's size"
             raise NotFound(detail, field="second", remedy=_HEAD_REMEDY)
         return self._tree.consistency_proof(first, second)
 
     def read_entries(self, start: int, end: int) -> list[Leaf]:
         """Return the leaves of a signed head from ``start`` to ``end``, at most `MAX_ENTRIES`."""
-        end = min(end, start + MAX_ENTRIES, self.sign_head().size)
+        end = min(end, start + MAX_ENTRIES, self.append_and_sign_head().size)
         return self._journal.leaves(start, max(0, end - start))

@@ -47,7 +47,7 @@ def test_batches_of_bits_and_batches_of_levels_go_together() -> None:
 
 def test_planted_intervals_with_the_variance_of_bits_are_too_wide(monkeypatch: pytest.MonkeyPatch) -> None:
     of_bits = property(lambda self: np.repeat((self.middle * (1 - self.middle))[..., None], 2, axis=-1))
-    monkeypatch.setattr(Sums, "own_spread", of_bits)
+    monkeypatch.setattr(Sums, "variance_by_arm", of_bits)
     assert trials("none", 0.0, SCORES, 100).play(adapt=False).width > 4
 
 

@@ -24,9 +24,9 @@ from privateer_lab.bench.path import (
     cpu_seconds,
     fetch_policy,
     open_seconds,
-    report,
     seal_round,
     send_all,
+    upload_and_await_policy,
 )
 from privateer_lab.services.processes import Processes, free_port, run_services
 from privateer_lab.services.rest import create_experiment
@@ -222,7 +222,7 @@ def _measure_run(servers: _Servers, n_participants: int, unit: float) -> dict[st
     rounds = [seal_round(fetch_policy(first_url, name), name, n_each, _UPLOAD_SIZE, key) for name in names]
     pids = [servers.processes.pid(str(number)) for number in range(len(servers.urls))]
     cpu_before, started = sum(map(cpu_seconds, pids)), time.perf_counter()
-    report(first_url, servers.urls, names, rounds)
+    upload_and_await_policy(first_url, servers.urls, names, rounds)
     wall, cpu_time = time.perf_counter() - started, sum(map(cpu_seconds, pids)) - cpu_before
     counted = sum(httpx.get(f"{first_url}/experiments/{name}").raise_for_status().json()["accepted"] for name in names)
     if counted != n_each * N_EXPERIMENTS:

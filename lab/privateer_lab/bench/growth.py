@@ -11,7 +11,15 @@ from pathlib import Path
 from typing import Final
 
 from privateer_core.wire.keys import load_or_create_key
-from privateer_lab.bench.path import N_EXPERIMENTS, bench_spec, cpu_seconds, fetch_policy, report, rss_mib, seal_round
+from privateer_lab.bench.path import (
+    N_EXPERIMENTS,
+    bench_spec,
+    cpu_seconds,
+    fetch_policy,
+    rss_mib,
+    seal_round,
+    upload_and_await_policy,
+)
 from privateer_lab.load.driver import run_load
 from privateer_lab.services.processes import IssuerProcess, Services, free_port, run_services
 from privateer_lab.services.rest import create_experiment
@@ -54,7 +62,7 @@ def bench_soak(n_participants: int, look: int = LOOK, n_tokens: int = _N_TOKENS)
             key = load_or_create_key(services.sender_key, "--data")
             for look_number in range(1, n_looks + 1):
                 rounds = [seal_round(fetch_policy(services.server, name), name, n_each, _BATCH, key) for name in names]
-                report(services.server, services.shuffler, names, rounds, look_number + 1)
+                upload_and_await_policy(services.server, services.shuffler, names, rounds, look_number + 1)
                 yield {"memory": {"people": look_number * look} | _measure_memory(services)}
             log_bytes = os.fstat(log.fileno()).st_size
             for name, endpoint in token_experiments.items():

@@ -225,7 +225,7 @@ def _measure_run(endpoint: str, n_participants: int, batch: int) -> Callable[[fl
         key = load_or_create_key(services.sender_key, "--data")
         rounds = [seal_round(fetch_policy(services.server, name), name, n_each, batch, key) for name in names]
         url = services.shuffler if endpoint == "shuffler" else services.server
-        times = _measure(services, lambda: report(services.server, url, names, rounds))
+        times = _measure(services, lambda: upload_and_await_policy(services.server, url, names, rounds))
     sealing = sum(sealed_round.seconds for sealed_round in rounds)
 
     def in_opens(unit: float) -> dict[str, float]:
@@ -254,15 +254,21 @@ def _measure(services: Services, work: Callable[[], None]) -> _RunSeconds:
     return _RunSeconds(wall, {name: seconds - start[name] for name, seconds in read_seconds().items()}, own_seconds)
 
 
-def report(server: str, url: str | Sequence[str], names: list[str], rounds: list[Uploads], version: int = 2) -> None:
-    """Send all uploads to the addresses, and wait for ``version``, which is learned from these reports."""
-    statuses = send_all(url, _interleave_requests([sealed_round.requests for sealed_round in rounds]))
+def upload_and_await_policy(
+    server_url: str,
+    upload_urls: str | Sequence[str],
+    experiment_names: list[str],
+    rounds: list[Uploads],
+    awaited_version: int = 2,
+) -> None:
+    """Send all uploads to the addresses, and wait for ``awaited_version``, which is learned from these reports."""
+    statuses = send_all(upload_urls, _interleave_requests([sealed_round.requests for sealed_round in rounds]))
     if set(statuses) != {_ACCEPTED}:
         raise Unavailable(f"the services answered {dict(statuses)}", remedy="see their log above")
     with httpx.Client() as client:  # a client of its own for each question would cost as much as hundreds of reports
-        for name in names:
-            deadline, page = time.monotonic() + _TIMEOUT_SECONDS, f"{server}/experiments/{name}"
-            while client.get(page).raise_for_status().json()["version"] < version:
+        for name in experiment_names:
+            deadline, page = time.monotonic() + _TIMEOUT_SECONDS, f"{server_url}/experiments/{name}"
+            while client.get(page).raise_for_status().json()["version"] < awaited_version:
                 if time.monotonic() > deadline:
                     raise Unavailable(f"{name} did not learn from its round", remedy="see the services' log above")
                 time.sleep(0.02)

@@ -36,19 +36,21 @@ _KEY_REMEDY: Final = (
 )
 
 
-def check_upload_tokens(checkup: Checkup, tokens: TokenSettings, host: str, experiments: Sequence[str]) -> None:
-    """Check the token keys with which a service, listening at ``host``, admits reports to these open experiments."""
+def check_token_keys(
+    checkup: Checkup, tokens: TokenSettings, listen_host: str, open_experiments: Sequence[str]
+) -> None:
+    """Check the token keys with which a service, listening there, admits reports to open experiments."""
     if not tokens.keys:
         return
     all_keys, now, n_checks_before = _read_token_keys(checkup, tokens.keys), time.time(), len(checkup.checks)
     valid = {name: key for name, keys in all_keys.items() if (key := next((k for k in keys if k.is_valid(now)), None))}
     if tokens.required:
         if valid:
-            lacking = [name for name in experiments if name not in valid]
+            lacking = [name for name in open_experiments if name not in valid]
             checkup.add_all(Level.FAIL, _CHECK, lacking, "{} has no valid token key: no report to it counts", _ISSUER)
         else:
             checkup.fail(_CHECK, "reports need upload tokens, and no issuer's key is valid", _ISSUER)
-        is_local = host.startswith(("127.", "localhost", "::1"))
+        is_local = listen_host.startswith(("127.", "localhost", "::1"))
         if not is_local and all(name.startswith(_LOOPBACK) for name in tokens.origins):
             detail = f"devices elsewhere know the service by another name than {tokens.origins[0]}"
             checkup.warn(_CHECK, detail, "set PRIVATEER_TOKEN_ORIGIN to the name that they use")

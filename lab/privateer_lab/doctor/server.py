@@ -11,7 +11,7 @@ import msgspec
 
 from privateer_core.algorithms import ALGORITHMS, parse_spec
 from privateer_core.errors import PluginError, SpecError
-from privateer_core.serving.store.copies import is_held
+from privateer_core.serving.store.copies import is_open_elsewhere
 from privateer_core.serving.store.database import Database
 from privateer_core.serving.store.sqlite import SqliteDatabase, make_tables
 from privateer_core.wire.keys import UNREADABLE_KEY_REMEDY
@@ -67,7 +67,7 @@ def examine_server(settings: ServerSettings) -> Checkup:
     journal = settings.journal or settings.data / JOURNAL_FILE
     if folder and not check_data(checkup, folder, journal.parent):
         return checkup
-    is_in_use = is_held(folder / STORE_FILE) if folder else None
+    is_in_use = is_open_elsewhere(folder / STORE_FILE) if folder else None
     trusted_ids = credentials.check_trusted(checkup, "shufflers", settings.shuffler_keys)
     credentials.check_trusted(checkup, "senders", settings.sender_keys)
     if settings.admin_tokens:
@@ -85,7 +85,7 @@ def examine_server(settings: ServerSettings) -> Checkup:
         _check_experiments(checkup, agreement, trusted_ids)
     rounds = agreement.open_rounds if agreement else {}
     server_experiments = sorted(name for name, facts in rounds.items() if facts.endpoint == "server")
-    credentials.check_upload_tokens(checkup, settings.tokens, settings.host, server_experiments)
+    credentials.check_token_keys(checkup, settings.tokens, settings.host, server_experiments)
     check_clock(checkup, folder, agreement.last_time if agreement else 0.0)
     if folder:
         if agreement:

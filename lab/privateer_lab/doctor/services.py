@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from privateer_core.errors import Malformed, SpecError
 from privateer_core.serving.settings import TokenSettings
-from privateer_core.serving.store.copies import is_held
+from privateer_core.serving.store.copies import is_open_elsewhere
 from privateer_core.serving.store.sqlite import SqliteDatabase
 from privateer_core.serving.store.store_key import StoreKey
 from privateer_core.wire.keys import public_hex, public_key_files, read_signing_key, signing_key_id
@@ -109,14 +109,14 @@ def examine_shuffler(settings: ShufflerSettings, server: ServerSettings | None =
         if server:
             _check_trust(checkup, key, server.shuffler_keys)
     credentials.check_trusted(checkup, "senders", settings.sender_keys)
-    is_in_use = is_held(folder / HISTORY_FILE) if folder else None
+    is_in_use = is_open_elsewhere(folder / HISTORY_FILE) if folder else None
     server_keys, experiments = None, list[str]()
     if folder:
         check_writable(checkup, folder)
         server_keys = _read_pin(checkup, folder / PIN_FILE)
         experiments = checkup.settle(lambda attempt: _examine_rounds(attempt, folder), is_final=is_in_use is False)
         checkup.settle(lambda attempt: _examine_spent(attempt, folder, settings.tokens), is_final=is_in_use is False)
-        credentials.check_upload_tokens(checkup, settings.tokens, settings.host, experiments)
+        credentials.check_token_keys(checkup, settings.tokens, settings.host, experiments)
         check_clock(checkup, folder)
         held_bytes = sum(path.stat().st_size for path in folder.glob(f"*{SUFFIX}") if path.exists())
         check_disk(checkup, [folder], _N_ROUNDS_ON_DISK * held_bytes)
@@ -178,7 +178,7 @@ def _examine_rounds(checkup: Checkup, folder: Path) -> list[str]:
         if not path.exists():  # a running shuffler has delivered it
             continue
         view = open_file_view(checkup, "rounds", path, ROUND_DATABASE)
-        label = _read_label(checkup, path, view) if view else None
+        label = _read_round_label_and_close(checkup, path, view) if view else None
         labels += [label] if label else []
         n_broken += label is None
     if not n_broken:
@@ -194,7 +194,7 @@ def _examine_rounds(checkup: Checkup, folder: Path) -> list[str]:
     return sorted(label.round.experiment for label in labels)
 
 
-def _read_label(checkup: Checkup, path: Path, view: SqliteDatabase) -> Label | None:
+def _read_round_label_and_close(checkup: Checkup, path: Path, view: SqliteDatabase) -> Label | None:
     """Read the label of a round's file and close it; None, and a finding, if it is damaged or has none."""
     with closing(view), view.driver() as db:
         try:
@@ -282,7 +282,7 @@ def examine_issuer(place: IssuerPlace) -> Checkup:
     checkup = Checkup("issuer")
     if not check_data(checkup, place.data):
         return checkup
-    is_in_use = is_held(place.data / ISSUER_FILE)
+    is_in_use = is_open_elsewhere(place.data / ISSUER_FILE)
     checkup.settle(lambda attempt: _examine_keys(attempt, place), is_final=is_in_use is False)
     if place.secrets and place.secrets.is_file():
         check_secret(checkup, place.secrets)

@@ -244,7 +244,7 @@ class ShapesEnvironment(IndependentFeatures):
 
     def _initial_means(self, contexts: Array) -> Array:
         terms = zip(self._features, contexts.T, self._heights, self._levels, strict=False)
-        effect = sum(_feature_effect(*term) for term in terms)
+        effect = sum(_feature_effects_by_arm(*term) for term in terms)
         return np.asarray(self._reward.low + self._reward.span * np.clip(self._base + self._height * effect, 0.0, 1.0))
 
 
@@ -254,9 +254,9 @@ def _draw_wave_heights(features: int, arms: int, rng: np.random.Generator) -> Ar
     return np.asarray(heights / np.sqrt(np.square(heights).sum(axis=2, keepdims=True) / 2))
 
 
-def _feature_effect(feature: Feature, values: Array, heights: Array, levels: Array) -> Array:
+def _feature_effects_by_arm(feature: Feature, values: Array, wave_coefficients: Array, level_effects: Array) -> Array:
     """Return a feature's effect on each arm, (n, arms), with a standard deviation of about 1."""
     if count_levels(feature):
-        return np.asarray(levels[read_level_codes(feature, values)])
-    waves = np.cos(np.pi * feature.encode(values)[:, :1] * _HALF_WAVES) @ heights.T
-    return np.asarray(np.where(np.isnan(values)[:, None], levels[-1], waves))
+        return np.asarray(level_effects[read_level_codes(feature, values)])
+    waves = np.cos(np.pi * feature.encode(values)[:, :1] * _HALF_WAVES) @ wave_coefficients.T
+    return np.asarray(np.where(np.isnan(values)[:, None], level_effects[-1], waves))

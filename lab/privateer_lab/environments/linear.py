@@ -279,12 +279,12 @@ class Needles(Environment):
         arms, features = self._shape
         is_correlated = self._section.correlation > 0
         shape = n_participants, arms * features
-        values: Array = self._draw_correlated(n_participants, rng) if is_correlated else rng.random(shape)
+        values: Array = self._draw_correlated_uniforms(n_participants, rng) if is_correlated else rng.random(shape)
         values *= 2 * self._radius
         values += self._low + self._radius * self._section.shift
         return np.asarray(np.clip(values, self._low, self._low + 2 * self._radius) if self._section.shift else values)
 
-    def _draw_correlated(self, n_participants: int, rng: np.random.Generator) -> Array:
+    def _draw_correlated_uniforms(self, n_participants: int, rng: np.random.Generator) -> Array:
         """Draw uniform numbers from autoregressive normal variables."""
         rho = self._section.correlation
         normal = rng.normal(size=(n_participants, *self._shape))

@@ -141,10 +141,10 @@ def create_panels(count: int, title: str, height: float = 3.4) -> "tuple[Figure,
     return figure, axes.ravel()
 
 
-def label_axes_from_zero(axes: Iterable[Any], label: str) -> None:
+def format_axes_from_zero(axes: Iterable[Any], x_label: str) -> None:
     """Label the horizontal axes, and let the vertical axes begin at 0."""
     for axis in axes:
-        axis.set_xlabel(label)
+        axis.set_xlabel(x_label)
         axis.set_ylim(bottom=0)
         format_ticks_in_thousands(axis)
 

@@ -91,7 +91,7 @@ class LdpmabSpec(PartitionSpec):
     @classmethod
     @override
     def instances(cls) -> dict[str, Self]:
-        return {"local": cls._instance({"model": "local", "epsilon": 16.0}, name="paper-1-ldpmab")}
+        return {"local": cls._example({"model": "local", "epsilon": 16.0}, name="paper-1-ldpmab")}
 
 
 @dataclass(frozen=True)

@@ -67,7 +67,7 @@ class PublishedBanditSpec(BanditSpec):
     @classmethod
     @override
     def instances(cls) -> dict[str, Self]:
-        return {"local": cls._instance({"model": "local", "epsilon": 1.0, "delta": 1e-6}, name="paper-2-bandit")}
+        return {"local": cls._example({"model": "local", "epsilon": 1.0, "delta": 1e-6}, name="paper-2-bandit")}
 
 
 @dataclass(frozen=True)

@@ -147,7 +147,7 @@ class PublishedLinearSpec(LinearSpec):
     @classmethod
     @override
     def instances(cls) -> dict[str, Self]:
-        return {"local": cls._instance({"model": "local", "epsilon": 4.0, "delta": 1e-6}, {"name": "paper-2-linear"})}
+        return {"local": cls._example({"model": "local", "epsilon": 4.0, "delta": 1e-6}, {"name": "paper-2-linear"})}
 
 
 ALGORITHM: Final = Algorithm(PublishedLinearSpec, LinearPolicy)

@@ -60,7 +60,7 @@ class PublishedConvexSpec(ConvexSpec):
     @override
     def instances(cls) -> dict[str, Self]:
         algorithm = {"name": "paper-2-convex", "feedback": "two-point", "lipschitz": 2.0, "strong_convexity": 1.0}
-        return {"local": cls._instance({"model": "local", "epsilon": 4.0, "delta": 1e-5}, algorithm)}
+        return {"local": cls._example({"model": "local", "epsilon": 4.0, "delta": 1e-5}, algorithm)}
 
 
 @dataclass(frozen=True)

@@ -46,7 +46,7 @@ class DpDpeSpec(PhasedSpec):
     @override
     def instances(cls) -> dict[str, Self]:
         promise = {"epsilon": 4.0, "delta": 1e-6}
-        return {model: cls._instance({"model": model, **promise}, 1.0, name="paper-5-dp-dpe") for model in _MODELS}
+        return {model: cls._example({"model": model, **promise}, 1.0, name="paper-5-dp-dpe") for model in _MODELS}
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from privateer_core.primitives.questions import Question
 from privateer_core.privacy.terms import Terms, calibrate, uninvited_terms
 from privateer_core.spec.arms import ArmsSpec, PlannedRound
 from privateer_core.spec.spec import Spec
-from privateer_server.conclusions.rules import build_prospect
+from privateer_server.conclusions.rules import forecast_rewards
 
 
 @dataclass(frozen=True)
@@ -128,7 +128,7 @@ class RoundsLearner(ABC, Generic[SpecT, StateT, PolicyT]):
             return None
         spec = cast(ArmsSpec, self.spec)
         clipped_rewards = expected_rewards.within(spec.reward.low, spec.reward.high)
-        return build_prospect(spec.features, clipped_rewards, policy, spec.playable).best_constant
+        return forecast_rewards(spec.features, clipped_rewards, policy, spec.playable).best_constant
 
     def extract_learned_state(self, state: Any) -> Any:
         """Return the state from which an experiment of another spec can begin."""

@@ -104,7 +104,7 @@ def log_router(log: PublicationLog) -> APIRouter:
     @router.get("/head", response_class=PlainTextResponse, responses=_HEAD_DOCS)
     def head() -> Response:
         """Get the signed head of the log."""
-        return PlainTextResponse(log.sign_head().signed, headers={"Cache-Control": "no-cache"})
+        return PlainTextResponse(log.append_and_sign_head().signed, headers={"Cache-Control": "no-cache"})
 
     @router.get("/proof", responses=_PROOF_DOCS)
     def proof(experiment: Name, version: Version, block: Block = None) -> Response:

@@ -16,10 +16,10 @@ from privateer_server.conclusions.rule_search import MIN_GAIN_KEPT, MIN_UNCERTAI
 from privateer_server.conclusions.rule_words import join_words, shorten
 from privateer_server.conclusions.rules import (
     Advantage,
-    Prospect,
-    build_prospect,
+    RewardForecast,
     choose_confidence_label,
     find_arm_rules,
+    forecast_rewards,
 )
 
 _GAIN_DIGITS = 6
@@ -34,46 +34,46 @@ def add_context_findings(
     spec = findings.spec
     assert isinstance(spec, ArmsSpec)
     bounded_rewards = expected if expected.differences else expected.within(spec.reward.low, spec.reward.high)
-    prospect = build_prospect(spec.features, bounded_rewards, policy, spec.playable)
-    advantage = prospect.estimate_advantage(prospect.chosen, prospect.best_constant, prospect.population.weights)
+    forecast = forecast_rewards(spec.features, bounded_rewards, policy, spec.playable)
+    advantage = forecast.estimate_advantage(forecast.chosen, forecast.best_constant, forecast.population.weights)
     min_gain_kept = MIN_GAIN_KEPT if advantage.value > advantage.half_width else MIN_UNCERTAIN_GAIN_KEPT
-    rules = find_arm_rules(spec.options, spec.features, (spec.reward.low, spec.reward.high), prospect, min_gain_kept)
+    rules = find_arm_rules(spec.options, spec.features, (spec.reward.low, spec.reward.high), forecast, min_gain_kept)
     if expected.differences:
         return msgspec.structs.replace(base, rules=rules)
-    constant_headline = _single_headline(findings, prospect, rules) if len(rules.rules) == 1 else None
+    constant_headline = _single_headline(findings, forecast, rules) if len(rules.rules) == 1 else None
     if measured := as_measured_gain(findings.answer.gain):
         headline = constant_headline or measured_headline(findings, measured, _rule_features(rules))
         conclusion = msgspec.structs.replace(base, rules=rules, headline=headline, gain=measured.gain)
         return msgspec.structs.replace(conclusion, means=measured.means, is_measured=True)
-    headline = constant_headline or _rules_headline(findings, prospect, rules, advantage)
-    gain = None if constant_headline else _expected_gain(findings, prospect, advantage)
-    means = None if gain is None or gain.value is None else _expected_means(findings, prospect)
+    headline = constant_headline or _rules_headline(findings, forecast, rules, advantage)
+    gain = None if constant_headline else _expected_gain(findings, forecast, advantage)
+    means = None if gain is None or gain.value is None else _expected_means(findings, forecast)
     next_steps = _suggest_size(base, advantage, rules)
     if means:
         next_steps = *next_steps, *suggest_measurement(spec)
     return msgspec.structs.replace(base, rules=rules, headline=headline, gain=gain, means=means, next_steps=next_steps)
 
 
-def _expected_gain(findings: AnswerFacts, prospect: Prospect, advantage: Advantage) -> Gain:
+def _expected_gain(findings: AnswerFacts, forecast: RewardForecast, advantage: Advantage) -> Gain:
     """Return the expected gain of choosing by context over the best single option, without figures if unknown."""
-    option, radius = findings.spec.options[prospect.best_constant], advantage.half_width
+    option, radius = findings.spec.options[forecast.best_constant], advantage.half_width
     if not math.isfinite(radius):
         return Gain(option, None, None, None, findings.answer.people)
     value, low, high = (round(advantage.value + offset, _GAIN_DIGITS) for offset in (0.0, -radius, radius))
     return Gain(option, value, low, high, findings.answer.people)
 
 
-def _expected_means(findings: AnswerFacts, prospect: Prospect) -> tuple[float, float]:
+def _expected_means(findings: AnswerFacts, forecast: RewardForecast) -> tuple[float, float]:
     """Return the expected mean rewards by context and of the best single option, within their bounds."""
-    rows, weights, reward = np.arange(len(prospect.chosen)), prospect.population.weights, findings.spec.reward
-    means_by_policy = prospect.means[rows, prospect.chosen], prospect.means[:, prospect.best_constant]
+    rows, weights, reward = np.arange(len(forecast.chosen)), forecast.population.weights, findings.spec.reward
+    means_by_policy = forecast.means[rows, forecast.chosen], forecast.means[:, forecast.best_constant]
     policy, constant = (min(max(float(weights @ means), reward.low), reward.high) for means in means_by_policy)
     return round(policy, _GAIN_DIGITS), round(constant, _GAIN_DIGITS)
 
 
-def _rules_headline(findings: AnswerFacts, prospect: Prospect, rules: Rules, gain: Advantage) -> Headline:
+def _rules_headline(findings: AnswerFacts, forecast: RewardForecast, rules: Rules, gain: Advantage) -> Headline:
     """Return the headline of choosing by context, with the expected gain if it is known."""
-    option, radius = findings.spec.options[prospect.best_constant], gain.half_width
+    option, radius = findings.spec.options[forecast.best_constant], gain.half_width
     features = _rule_features(rules)
     low, high = gain.value - radius, gain.value + radius
     confidence_label = choose_confidence_label(gain.certainty)
@@ -82,8 +82,8 @@ def _rules_headline(findings: AnswerFacts, prospect: Prospect, rules: Rules, gai
         suffix = f": {format_difference(gain.value, low, high)} is expected" if math.isfinite(radius) else ""
         text = f"it is not known whether choosing by {features} is better than {shorten(option)} for everybody{suffix}."
         return Headline("rules", findings.phrase(text), "not known", *fields)
-    weights = prospect.population.weights
-    constant = float(weights @ prospect.means[:, prospect.best_constant])
+    weights = forecast.population.weights
+    constant = float(weights @ forecast.means[:, forecast.best_constant])
     figures = f"a mean reward of {format_mean(constant + gain.value, radius)} is expected"
     comparison = f"instead of {format_mean(constant, radius)} with {shorten(option)} for everybody"
     difference = format_difference(gain.value, low, high)
@@ -91,7 +91,7 @@ def _rules_headline(findings: AnswerFacts, prospect: Prospect, rules: Rules, gai
     return Headline("rules", findings.phrase(text), confidence_label, *fields)
 
 
-def _single_headline(findings: AnswerFacts, prospect: Prospect, rules: Rules) -> Headline:
+def _single_headline(findings: AnswerFacts, forecast: RewardForecast, rules: Rules) -> Headline:
     """Return the headline of a single option for all participants, and whether it is known to be the best."""
     [rule], options = rules.rules, findings.spec.options
     name = shorten(rule.arm)
@@ -99,8 +99,8 @@ def _single_headline(findings: AnswerFacts, prospect: Prospect, rules: Rules) ->
         sentence = f"everybody gets {name}, of which little is known."
         return Headline("one arm", findings.phrase(sentence), "not known", rule.arm)
     second = options.index(rule.next_best)
-    assigned = np.full(len(prospect.chosen), options.index(rule.arm))
-    gain = prospect.estimate_advantage(assigned, second, prospect.population.weights)
+    assigned = np.full(len(forecast.chosen), options.index(rule.arm))
+    gain = forecast.estimate_advantage(assigned, second, forecast.population.weights)
     low, high = gain.value - gain.half_width, gain.value + gain.half_width
     difference = format_difference(gain.value, low, high)
     other = shorten(rule.next_best)

@@ -147,7 +147,7 @@ class Advantage:
 
 
 @dataclass(frozen=True)
-class Prospect:
+class RewardForecast:
     """The expected rewards of a reference population, and the choices of a policy."""
 
     # the population, and the policy's options, (n,)
@@ -173,23 +173,23 @@ class Prospect:
         return int(self.playable[(self.population.weights @ self.means[:, self.playable]).argmax()])
 
 
-def build_prospect(
+def forecast_rewards(
     features: Mapping[str, Feature], expected: ExpectedRewards, policy: Policy, playable: Sequence[bool]
-) -> Prospect:
+) -> RewardForecast:
     """Build the expected rewards of a reference population under a deterministic policy."""
     if expected.draw:
         population = draw_population(features, expected.draw)
     else:
         population = spread_over_boxes(features, expected.lower, expected.upper, expected.shares.normalized)
     chosen = policy.decide(population.contexts, np.zeros(len(population.weights), np.uint32)).arms
-    return Prospect(population, chosen, expected, *expected.at(population.contexts), np.flatnonzero(playable))
+    return RewardForecast(population, chosen, expected, *expected.at(population.contexts), np.flatnonzero(playable))
 
 
 def find_arm_rules(
     options: Sequence[str],
     features: Mapping[str, Feature],
     bounds: tuple[float, float],
-    prospect: Prospect,
+    forecast: RewardForecast,
     min_gain_kept: float = MIN_GAIN_KEPT,
 ) -> Rules:
     """Find the rules that summarize which arm a policy gives to whom in its reference population.
@@ -197,10 +197,10 @@ def find_arm_rules(
     bounds: the bounds of rewards, to which means are clipped.
     min_gain_kept: the share of the policy's gain that rules must keep, if seven can.
     """
-    population, means, expected = prospect.population, prospect.means, prospect.expected
+    population, means, expected = forecast.population, forecast.means, forecast.expected
     edges, is_tested = (expected.lower, expected.upper), expected.decided is not None
     # Tests decide the policy, regardless of estimates: its rules must agree with it for all participants.
-    rewards = np.eye(means.shape[1])[prospect.chosen] if is_tested else means
+    rewards = np.eye(means.shape[1])[forecast.chosen] if is_tested else means
     utilities = population.weights[:, None] * rewards
     parts = build_feature_parts(features, population.contexts, edges, utilities - utilities.mean(axis=1, keepdims=True))
     columns, start = dict[str, slice](), 0
@@ -208,26 +208,26 @@ def find_arm_rules(
         columns[name] = slice(start, start := start + feature.columns)
     is_in_part = [part.contains(population.contexts[:, columns[part.name]]) for part in parts]
     membership = np.array(is_in_part).reshape(-1, len(population.weights))
-    rule_list = search_rules(membership, utilities, prospect.chosen, _EXACT if is_tested else min_gain_kept)
+    rule_list = search_rules(membership, utilities, forecast.chosen, _EXACT if is_tested else min_gain_kept)
     first, is_only = rule_list.first, len(rule_list.rules) == 1
     rules = []
     for rule_index, rule in enumerate(rule_list.rules):
         weights = population.weights * (first == rule_index)
         if weights.sum() > 0:
             merged = _merge_parts(rule, parts)
-            rules.append(_build_rule(options, merged, rule.arm, weights, prospect, bounds, is_only=is_only))
-    is_constant = len(np.unique(prospect.chosen)) == 1
+            rules.append(_build_rule(options, merged, rule.arm, weights, forecast, bounds, is_only=is_only))
+    is_constant = len(np.unique(forecast.chosen)) == 1
     gain_kept = None if is_constant or is_tested else round(rule_list.gain_kept, RULE_DIGITS)
-    sentence = f"{expected.shares.sentence}{_mismatch_text(rule_list, prospect)}"
+    sentence = f"{expected.shares.sentence}{_mismatch_text(rule_list, forecast)}"
     return Rules(tuple(rules), gain_kept, sentence, expected.shares.source)
 
 
-def _mismatch_text(rule_list: RuleList, prospect: Prospect) -> str:
+def _mismatch_text(rule_list: RuleList, forecast: RewardForecast) -> str:
     """Describe the share of participants for whom rules differ from the decisions of tests."""
-    if prospect.expected.decided is None:
+    if forecast.expected.decided is None:
         return ""
     assigned = np.array([rule.arm for rule in rule_list.rules])[rule_list.first]
-    share = float(prospect.population.weights @ (assigned != prospect.chosen))
+    share = float(forecast.population.weights @ (assigned != forecast.chosen))
     return f" The policy gives {share:.1%} of the people something else than these rules." if share > 1 - _EXACT else ""
 
 
@@ -242,23 +242,23 @@ def _build_rule(
     parts: Sequence[FeaturePart],
     option: int,
     shares: Array,
-    prospect: Prospect,
+    forecast: RewardForecast,
     bounds: tuple[float, float],
     *,
     is_only: bool,
 ) -> Rule:
     """Return a rule with its share, mean reward, next best option, and how certain it is that it is the best."""
-    weights, assigned, expected = shares / shares.sum(), np.full(len(shares), option), prospect.expected
-    mean_rewards = weights @ prospect.means
-    others = [int(index) for index in prospect.playable if index != option]
-    rivals = {other: prospect.estimate_advantage(assigned, other, shares) for other in others}
+    weights, assigned, expected = shares / shares.sum(), np.full(len(shares), option), forecast.expected
+    mean_rewards = weights @ forecast.means
+    others = [int(index) for index in forecast.playable if index != option]
+    rivals = {other: forecast.estimate_advantage(assigned, other, shares) for other in others}
     certainty = max(0.0, 1 - sum(1 - advantage.certainty for advantage in rivals.values()))
-    is_known = bool(np.isfinite(prospect.standard_deviations[shares > 0]).all())
+    is_known = bool(np.isfinite(forecast.standard_deviations[shares > 0]).all())
     next_best = max(others, key=lambda other: float(mean_rewards[other])) if others and is_known else None
     confidence_label = choose_confidence_label(certainty)
     if expected.decided is not None:
-        by_box = np.array([_DECISIONS.index(decision) for decision in expected.decided])[prospect.population.boxes]
-        by_participant = np.where(prospect.chosen == option, by_box, len(_DECISIONS) - 1)
+        by_box = np.array([_DECISIONS.index(decision) for decision in expected.decided])[forecast.population.boxes]
+        by_participant = np.where(forecast.chosen == option, by_box, len(_DECISIONS) - 1)
         confidence_label = _DECISIONS[int(by_participant[shares > 0].max())]
     mean = None
     if is_known and not expected.differences:

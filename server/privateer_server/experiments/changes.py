@@ -99,13 +99,13 @@ def find_limit(field: FieldInfo, kind: Literal["ge", "le"]) -> float | None:
 class Planner(Protocol):
     """A maker of plans for an experiment in its current state; each method returns None if nothing changes."""
 
-    def hold(self, hold: str, seconds: float | None) -> Plan | None:
-        """Plan that no participants are invited until `resume`, or for good."""
+    def plan_hold(self, hold: str, round_ends_in_seconds: float | None) -> Plan | None:
+        """Plan that no participants are invited until `plan_resume`, or for good."""
 
-    def resume(self) -> Plan | None:
+    def plan_resume(self) -> Plan | None:
         """Plan that participants are invited again."""
 
-    def respecify(self, change: "SpecChange") -> Plan | None:
+    def plan_new_spec(self, change: "SpecChange") -> Plan | None:
         """Plan the publication of another spec."""
 
 
@@ -143,7 +143,7 @@ class Pause(PlannedChange):
 
     def apply(self, planner: "Planner") -> Plan | None:
         """Hold the experiment."""
-        return planner.hold(PAUSED, self.seconds)
+        return planner.plan_hold(PAUSED, self.seconds)
 
 
 class Resume(PlannedChange):
@@ -159,7 +159,7 @@ class Resume(PlannedChange):
 
     def apply(self, planner: "Planner") -> Plan | None:
         """Resume the experiment."""
-        return planner.resume()
+        return planner.plan_resume()
 
 
 class SpecChange(PlannedChange):
@@ -181,7 +181,7 @@ class SpecChange(PlannedChange):
 
     def apply(self, planner: "Planner") -> Plan | None:
         """Plan the new spec."""
-        return planner.respecify(self)
+        return planner.plan_new_spec(self)
 
 
 class Extend(SpecChange):
@@ -237,7 +237,7 @@ class Stop(PlannedChange):
 
     def apply(self, planner: "Planner") -> Plan | None:
         """Hold the experiment for good."""
-        return planner.hold(STOPPED, self.seconds)
+        return planner.plan_hold(STOPPED, self.seconds)
 
 
 class RetireArm(SpecChange):

@@ -41,16 +41,16 @@ class ExperimentPlanner:
     def __init__(self, experiment: Experiment, settings: ServerSettings, clock: Clock) -> None:
         self._experiment, self._settings, self._clock = experiment, settings, clock
 
-    def hold(self, hold: str, seconds: float | None) -> Plan | None:
-        """Plan that no participants are invited until `resume`, or for good, and when the open round ends."""
+    def plan_hold(self, hold: str, round_ends_in_seconds: float | None) -> Plan | None:
+        """Plan that no participants are invited until `plan_resume`, or for good, and when the open round ends."""
         plan = self._experiment.current.plan
-        if plan.hold == hold and not self._is_sooner(seconds):
+        if plan.hold == hold and not self._is_sooner(round_ends_in_seconds):
             return None
         if self._is_ended and hold == STOPPED:
             return None
         if self._is_ended or (plan.hold == STOPPED and hold != STOPPED):
             raise _experiment_over_error()
-        return self._with_deadline(replace(plan, hold=hold), seconds)
+        return self._with_deadline(replace(plan, hold=hold), round_ends_in_seconds)
 
     @property
     def _is_ended(self) -> bool:
@@ -64,8 +64,8 @@ class ExperimentPlanner:
             return False
         return current.plan.due is None or self._clock.now() + seconds < current.plan.due
 
-    def resume(self) -> Plan | None:
-        """Plan that participants are invited again; raises the errors of `hold`."""
+    def plan_resume(self) -> Plan | None:
+        """Plan that participants are invited again; raises the errors of `plan_hold`."""
         current = self._experiment.current
         if current.plan.hold == STOPPED:
             raise _experiment_over_error()
@@ -76,8 +76,8 @@ class ExperimentPlanner:
         due = current.plan.due if current.plan.spec else None  # another change may wait for it
         return self._with_deadline(replace(current.plan, hold="", due=due), 0.0 if is_round_replaced else None)
 
-    def respecify(self, change: SpecChange) -> Plan | None:
-        """Plan the publication of another spec; raises the errors of `hold`."""
+    def plan_new_spec(self, change: SpecChange) -> Plan | None:
+        """Plan the publication of another spec; raises the errors of `plan_hold`."""
         plan, seconds = self._experiment.current.plan, change.seconds_left
         old_spec = read_schedule(plan.spec).spec if plan.spec else self._experiment.spec
         new_spec = change.apply_to_spec(old_spec)

@@ -179,9 +179,9 @@ class RoundWriter:
     def insert_round(self, db: Connection, experiment: str, record: RoundRecord) -> None:
         """Add a round and its leaf of the public log."""
         db.execute(insert(ROUNDS).values(experiment=experiment, **asdict(record)))
-        self.add_leaves(db, [Leaf(experiment, record.version, record.digest)])
+        self.append_missing_leaves(db, [Leaf(experiment, record.version, record.digest)])
 
-    def add_leaves(self, db: Connection, leaves: Sequence[Leaf]) -> None:
+    def append_missing_leaves(self, db: Connection, leaves: Sequence[Leaf]) -> None:
         """Append leaves to the log unless the log has them already."""
         self._database.lock(db, _PUBLISH_LOCK)
         for leaf in leaves:

@@ -284,7 +284,7 @@ class Store:
     def add_missing_leaves(self, leaves: Sequence[Leaf]) -> None:
         """Add leaves that an earlier copy of the database lacks."""
         with self._database.transaction() as db:
-            self._rounds.add_leaves(db, leaves)
+            self._rounds.append_missing_leaves(db, leaves)
 
     def write_probe(self) -> None:
         """Write a probe row, or raise the error that prevents writing."""

@@ -94,17 +94,17 @@ class BanditSpec(ArmsSpec):
     def instances(cls) -> dict[str, Self]:
         """Return a small instance of every trust model, and one of every objective and way of hiding arms."""
         promises = example_promises()
-        specs = {name: cls._instance(promise) for name, promise in promises.items()}
-        specs["local-kl-ucb"] = cls._instance(promises["local"], objective="moving")
-        specs["shuffle-grouped"] = cls._instance(promises["shuffle"] | {"arm_visibility": "grouped"})
-        specs["shuffle-hidden"] = cls._instance(
+        specs = {name: cls._example(promise) for name, promise in promises.items()}
+        specs["local-kl-ucb"] = cls._example(promises["local"], objective="moving")
+        specs["shuffle-grouped"] = cls._example(promises["shuffle"] | {"arm_visibility": "grouped"})
+        specs["shuffle-hidden"] = cls._example(
             promises["shuffle"] | {"arm_visibility": "hidden"}, objective="adversarial"
         )
-        specs["central-best-arm"] = cls._instance(promises["central"], objective="best-arm")
+        specs["central-best-arm"] = cls._example(promises["central"], objective="best-arm")
         return specs
 
     @classmethod
-    def _instance(cls, privacy: Any, **algorithm: Any) -> Self:
+    def _example(cls, privacy: Any, **algorithm: Any) -> Self:
         """Return a small instance with this promise and these keys of ``[algorithm]``."""
         experiment = {"name": "test", "arms": ["a", "b", "c"], "horizon": 6_000, "round_size": 1000}
         tables = {"experiment": experiment, "privacy": privacy, "algorithm": {"name": "bandit", **algorithm}}

@@ -199,12 +199,12 @@ class PhasedSpec(Spec):
         """Return a small instance of every trust model, and one of local reports with normal noise."""
         specs = {}
         for name, promise in example_promises().items():
-            specs[name] = cls._instance(promise | dict.fromkeys({"epsilon"} & promise.keys(), 4.0))
-        specs["local-normal"] = cls._instance({"model": "local", "epsilon": 1.0, "delta": 0.25})
+            specs[name] = cls._example(promise | dict.fromkeys({"epsilon"} & promise.keys(), 4.0))
+        specs["local-normal"] = cls._example({"model": "local", "epsilon": 1.0, "delta": 0.25})
         return specs
 
     @classmethod
-    def _instance(cls, privacy: Mapping[str, Any], honest_fraction: float = 0.6, **algorithm: Any) -> Self:
+    def _example(cls, privacy: Mapping[str, Any], honest_fraction: float = 0.6, **algorithm: Any) -> Self:
         """Return a small instance with 30 actions, this promise and these keys of ``[algorithm]``."""
         batch_keys = {"min_batch": 2, "honest_fraction": honest_fraction}
         data = {

@@ -191,10 +191,10 @@ class SparseSpec(ArmsSpec):
     @classmethod
     @override
     def instances(cls) -> dict[str, Self]:
-        return {name: cls._instance(promise) for name, promise in example_promises().items()}
+        return {name: cls._example(promise) for name, promise in example_promises().items()}
 
     @classmethod
-    def _instance(cls, privacy: Mapping[str, Any]) -> Self:
+    def _example(cls, privacy: Mapping[str, Any]) -> Self:
         """Return a small instance with three features and this promise."""
         sizes = {"horizon": 1500, "round_size": 500, "min_round_fraction": 1.0}
         tables = {

@@ -16,7 +16,7 @@ from privateer_core.privacy.terms import Terms, calibrate
 from privateer_core.spec.categories import Categorical
 from privateer_core.spec.features import Feature
 from privateer_server.conclusions.feature_parts import build_feature_parts
-from privateer_server.conclusions.rules import build_prospect, find_arm_rules
+from privateer_server.conclusions.rules import find_arm_rules, forecast_rewards
 
 # A stranger asks for the answer of the widest spec: while its rules are found, no other stranger gets a page.
 
@@ -40,17 +40,17 @@ def widest() -> ExpectedRewards:
 
 def test_the_widest_spec_has_no_more_parts_than_a_search_has_time_for() -> None:
     expected = widest()
-    prospect = build_prospect(WIDE, expected, SimpleNamespace(decide=_best), (True,) * ARMS)  # type: ignore[arg-type]
-    likes = prospect.population.weights[:, None] * prospect.means
-    parts = build_feature_parts(WIDE, prospect.population.contexts, (expected.lower, expected.upper), likes)
+    forecast = forecast_rewards(WIDE, expected, SimpleNamespace(decide=_best), (True,) * ARMS)  # type: ignore[arg-type]
+    likes = forecast.population.weights[:, None] * forecast.means
+    parts = build_feature_parts(WIDE, forecast.population.contexts, (expected.lower, expected.upper), likes)
     assert 200 < len(parts) <= 240  # 2,600 took some minutes
 
 
 def test_rules_of_the_widest_spec_take_seconds() -> None:
     expected = widest()
-    prospect = build_prospect(WIDE, expected, SimpleNamespace(decide=_best), (True,) * ARMS)  # type: ignore[arg-type]
+    forecast = forecast_rewards(WIDE, expected, SimpleNamespace(decide=_best), (True,) * ARMS)  # type: ignore[arg-type]
     began = time.process_time()
-    rules = find_arm_rules([f"a{k}" for k in range(ARMS)], WIDE, (0.0, 1.0), prospect)
+    rules = find_arm_rules([f"a{k}" for k in range(ARMS)], WIDE, (0.0, 1.0), forecast)
     assert time.process_time() - began < 20
     assert 1 < len(rules.rules) <= 7
 

@@ -12,7 +12,7 @@ from threading import Thread
 import pytest
 
 from privateer_core.errors import SpecError
-from privateer_core.serving.store.copies import is_held, open_view
+from privateer_core.serving.store.copies import is_open_elsewhere, open_view
 from privateer_core.serving.store.sqlite import FileKind
 from privateer_server.store.round_keys import read_keys
 
@@ -85,7 +85,7 @@ def read_neighbouring_keys(path: Path) -> None:
 
 def read_database(path: Path) -> None:
     """Read a database, which may have a log."""
-    is_held(path)
+    is_open_elsewhere(path)
     with pytest.raises(SpecError, match="damaged"):
         open_view(path, KIND)
 

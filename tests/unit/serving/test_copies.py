@@ -14,7 +14,7 @@ import pytest
 
 from privateer_core.errors import SpecError
 from privateer_core.serving.store import copies
-from privateer_core.serving.store.copies import UnstableDatabase, is_held, open_view
+from privateer_core.serving.store.copies import UnstableDatabase, is_open_elsewhere, open_view
 from privateer_core.serving.store.sqlite import FileKind, SqliteDatabase, open_database
 from privateer_core.serving.store.write_ahead_log import LOG_BYTES_MAX
 
@@ -138,21 +138,21 @@ def test_a_copy_equals_the_recovery_by_sqlite(writer: Writer, tmp_path: Path) ->
 
 def test_the_holder_of_a_database_is_found_without_opening_it(writer: Writer, tmp_path: Path) -> None:
     before = writer.path.stat()
-    assert is_held(writer.path) is True
+    assert is_open_elsewhere(writer.path) is True
     assert writer.path.stat() == before
     shutil.copy(writer.path, tmp_path / "free.db")
-    assert is_held(tmp_path / "free.db") is False
-    assert is_held(tmp_path / "none.db") is None
+    assert is_open_elsewhere(tmp_path / "free.db") is False
+    assert is_open_elsewhere(tmp_path / "none.db") is None
     writer.process.kill()
     writer.process.wait()
-    assert is_held(writer.path) is False
+    assert is_open_elsewhere(writer.path) is False
 
 
 def test_the_copy_of_a_changing_file_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "some.db"
     open_database(path, KIND).close()
     states = iter(range(1000))
-    monkeypatch.setattr(copies, "_file_state", lambda _: (next(states),))
+    monkeypatch.setattr(copies, "_fingerprint_file", lambda _: (next(states),))
     monkeypatch.setattr(copies, "_PAUSE_SECONDS", 0)
     with pytest.raises(UnstableDatabase):
         open_view(path, KIND)

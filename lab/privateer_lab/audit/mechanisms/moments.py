@@ -113,7 +113,7 @@ def _choice_part(name: str, mechanism: ScreenedMoments, weights: tuple[int, ...]
     def score(sequences: Integers) -> Scores:
         return Outcomes(probabilities).score(ends[sequences])
 
-    part = _sequence_part(name, mechanism, totals, Choice(4 * mechanism._max_score / mechanism.scale))
+    part = _build_sequence_part(name, mechanism, totals, Choice(4 * mechanism._max_score / mechanism.scale))
     return replace(part, score=score)
 
 
@@ -121,7 +121,7 @@ def _joint_choice_part() -> MechanismPart:
     """Return two choices among three likely candidates as a part: their randomness must be independent."""
     mechanism = _mechanism()
     totals = [_add_up(mechanism, [*_crowd((2, 1, 1, 0)), ((0.0, 1.0, sign, 0.0, 0.0), 1.0)]) for sign in (1.0, 0.0)]
-    return replace(_sequence_part("both choices together", mechanism, totals, None), count=_N_PAIRS)
+    return replace(_build_sequence_part("both choices together", mechanism, totals, None), count=_N_PAIRS)
 
 
 def _sequence_probabilities(mechanism: ScreenedMoments, totals: list[Moments]) -> tuple[list[tuple[int, ...]], Scores]:
@@ -140,13 +140,15 @@ def _sequence_probability(mechanism: ScreenedMoments, total: Moments, chosen: tu
     return probability
 
 
-def _sequence_part(name: str, mechanism: ScreenedMoments, totals: list[Moments], event: Choice | None) -> MechanismPart:
+def _build_sequence_part(
+    name: str, mechanism: ScreenedMoments, neighbour_totals: list[Moments], event: Choice | None
+) -> MechanismPart:
     """Build the test of the sampler that picks a sequence of candidates."""
-    order, probabilities = _sequence_probabilities(mechanism, totals)
+    order, probabilities = _sequence_probabilities(mechanism, neighbour_totals)
     indices, outcomes = {chosen: k for k, chosen in enumerate(order)}, Outcomes(probabilities, event)
 
     def observe(neighbour: int, count: int) -> Integers:
-        choices = (mechanism.release(totals[neighbour], SecureNoise()).chosen.tolist() for _ in range(count))
+        choices = (mechanism.release(neighbour_totals[neighbour], SecureNoise()).chosen.tolist() for _ in range(count))
         return np.array([indices[tuple(chosen)] for chosen in choices])
 
     return build_part(name, mechanism, model_for(attack_releases), "draw_choice", observe, outcomes, _N_DRAWS)

@@ -106,7 +106,7 @@ def list_points(
         "sees": trust.sees,
         "guarantee": _guarantee_sentence(subject, claims),
         "reports": "one report" if n_reports == 1 else f"{n_reports} reports, which share the promise",
-        "mechanisms": describe_mechanisms(subject.record, promises=trust.promises),
+        "mechanisms": describe_mechanisms(subject.record, has_guarantee=trust.promises),
         "proofs": "; ".join(dict.fromkeys(claim.proof for claim in claims)),
         "assumed": "; ".join(subject.certificates[""].assumes),
     }
@@ -127,12 +127,12 @@ def _guarantee_sentence(subject: Subject, claims: tuple[StatedClaim, ...]) -> st
     return f"{promised}. {attack}"
 
 
-def describe_mechanisms(record: Record, *, promises: bool) -> str:
+def describe_mechanisms(record: Record, *, has_guarantee: bool) -> str:
     """Return names and descriptions of the mechanisms of all rounds, of sources, too, run or planned."""
     cohorts = (record, *record.sources)
     rows = [row for cohort in cohorts for row in (*cohort.rounds, cohort.planned) if row is not None]
     types = dict.fromkeys(str(row.mechanism["type"]) for row in rows)
-    no_noise_clause = "" if promises else "; under this trust model that noise is 0, and nothing is promised"
+    no_noise_clause = "" if has_guarantee else "; under this trust model that noise is 0, and nothing is promised"
     words = _load_statements()["mechanism"]
     return "; ".join(f"{name}: {words.get(name, 'see docs/privacy.md')}" for name in types) + no_noise_clause
 

@@ -11,7 +11,7 @@ from typing import Final
 
 from matplotlib.figure import Figure
 
-from privateer_lab.render.pictures import create_panels, label_axes_from_zero
+from privateer_lab.render.pictures import create_panels, format_axes_from_zero
 from privateer_papers.paper_1.setting import (
     LDPMAB,
     NO_PRIVACY,
@@ -90,7 +90,7 @@ class RegretByPeople:
         for n_aux, style in ((0, "-"), (_N_SOURCE, "--")):
             draw_lines(axes[2], rows.where(policy=OURS, n_aux=n_aux), "n", groups, style, band=True)
         axes[2].set_title("ours alone (solid: a, dashed: b)", fontsize=9)
-        label_axes_from_zero(axes, "people")
+        format_axes_from_zero(axes, "people")
         axes[0].set_ylabel("regret")
         axes[0].legend(
             fontsize=7, title="solid: ours; dashed: the paper's, honest;\ndotted: published (leaks)", title_fontsize=7

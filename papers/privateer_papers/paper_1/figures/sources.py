@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from matplotlib.figure import Figure
 
-from privateer_lab.render.pictures import create_panels, label_axes_from_zero
+from privateer_lab.render.pictures import create_panels, format_axes_from_zero
 from privateer_papers.paper_1.setting import (
     OUR_ALGORITHM,
     PAPER,
@@ -65,7 +65,7 @@ def _draw_figure_8(title: str, rows: Rows) -> Figure:
         for policy, style in ((OURS, "-"), (PAPER, ":")):
             draw_lines(axis, _panel_rows(rows.where(policy=policy, epsilon=epsilon), gamma), "n_aux", groups, style)
         axis.set_title(f"epsilon {epsilon:g}, gamma {gamma:g}", fontsize=9)
-    label_axes_from_zero(axes, "people of the sources")
+    format_axes_from_zero(axes, "people of the sources")
     axes[0].set_ylabel("regret")
     axes[0].legend(fontsize=7, title="solid: ours; dotted: published (leaks)", title_fontsize=7)
     return figure
@@ -193,7 +193,7 @@ def _draw_figure_9(title: str, rows: Rows) -> Figure:
         ]
         draw_lines(axis, our, panel, groups)
         draw_lines(axis, paper, panel, groups, ":")
-        label_axes_from_zero([axis], panel)
+        format_axes_from_zero([axis], panel)
         axis.legend(fontsize=6, title="solid: ours; dotted: published (leaks)", title_fontsize=6)
     axes[0].set_ylabel("regret")
     for axis, n in zip(axes[len(_FIGURE_9_EPSILONS) :], people, strict=True):

@@ -153,7 +153,7 @@ def _build_segment_effects(findings: TrialFindings, spec: TrialSpec) -> Iterator
         effect = _build_effect(spec, a, group, decisions, cell, reason, effects.rough)
         detectable = unit * float(effects.detectable[cell])
         yield msgspec.structs.replace(
-            _add_remark(effect, code, effects, cell, spec),
+            _explain_undecided_effect(effect, code, effects, cell, spec),
             p_value=round_p_value_up(effects.p_value[cell]),
             detectable=round_figure(detectable, detectable),
             contribution=round_figure(unit * contributions[cell], detectable),
@@ -174,13 +174,13 @@ def _build_average_effects(findings: TrialFindings, spec: TrialSpec) -> Iterator
         effect = _build_effect(spec, a, None, decisions, cell, reason, average_effects.rough)
         detectable = unit * float(average_effects.detectable[cell])
         yield msgspec.structs.replace(
-            _add_remark(effect, code, average_effects, cell, spec),
+            _explain_undecided_effect(effect, code, average_effects, cell, spec),
             p_value=round_p_value_up(average_effects.p_value[cell]),
             detectable=round_figure(detectable, detectable),
         )
 
 
-def _add_remark(
+def _explain_undecided_effect(
     effect: Effect, code: ReasonCode, effects: SegmentEffects | AverageEffects, cell: tuple[int, ...], spec: TrialSpec
 ) -> Effect:
     """Return an effect with a remark on its remedy, if undecided, and with narrower bounds if these help."""

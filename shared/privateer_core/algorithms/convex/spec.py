@@ -218,16 +218,16 @@ class ConvexSpec(Spec):
         promises = example_promises()
         two_point = {"feedback": "two-point", "lipschitz": 2.0, "strong_convexity": 1.0}
         one_point = {"feedback": "one-point", "strong_convexity": 1.0}
-        specs = {name: cls._instance(promise, two_point) for name, promise in promises.items()}
+        specs = {name: cls._example(promise, two_point) for name, promise in promises.items()}
         local, shuffle = promises["local"], promises["shuffle"]
-        specs["local-ellipsoid"] = cls._instance(local, one_point, "box")
-        specs["local-smooth"] = cls._instance(local, {"feedback": "one-point", "smoothness": 1.0})
-        specs["shuffle-grouped"] = cls._instance(shuffle | {"arm_visibility": "grouped"}, two_point)
-        specs["shuffle-hidden"] = cls._instance(shuffle | {"arm_visibility": "hidden"}, one_point | {"lipschitz": 2.0})
+        specs["local-ellipsoid"] = cls._example(local, one_point, "box")
+        specs["local-smooth"] = cls._example(local, {"feedback": "one-point", "smoothness": 1.0})
+        specs["shuffle-grouped"] = cls._example(shuffle | {"arm_visibility": "grouped"}, two_point)
+        specs["shuffle-hidden"] = cls._example(shuffle | {"arm_visibility": "hidden"}, one_point | {"lipschitz": 2.0})
         return specs
 
     @classmethod
-    def _instance(cls, privacy: Mapping[str, Any], algorithm: Mapping[str, Any], shape: str = "ball") -> Self:
+    def _example(cls, privacy: Mapping[str, Any], algorithm: Mapping[str, Any], shape: str = "ball") -> Self:
         """Return a small two-dimensional instance with this promise, ``[algorithm]`` and shape."""
         data = {
             "experiment": {"name": "test", "horizon": 4000, "round_size": 1000},

@@ -180,15 +180,15 @@ class LinearSpec(ArmsSpec):
         promises = example_promises()
         # Reports with a small epsilon have few directions.
         overrides = {"local": {"epsilon": 1.0}, "shuffle": {"local_epsilon_max": 1.0}}
-        specs = {name: cls._instance({**promise, **overrides.get(name, {})}, {}) for name, promise in promises.items()}
-        specs["joint"] = cls._instance({"model": "local", "epsilon": 4.0, "delta": 1e-6}, {"report_statistic": "joint"})
+        specs = {name: cls._example({**promise, **overrides.get(name, {})}, {}) for name, promise in promises.items()}
+        specs["joint"] = cls._example({"model": "local", "epsilon": 4.0, "delta": 1e-6}, {"report_statistic": "joint"})
         batched = {**promises["shuffle"], "honest_fraction": 0.45}
-        specs["as-local"] = cls._instance({**promises["shuffle"], "arm_visibility": "as-local"}, {})
-        specs["messages"] = cls._instance(batched, {"messages_per_report": 3})
+        specs["as-local"] = cls._example({**promises["shuffle"], "arm_visibility": "as-local"}, {})
+        specs["messages"] = cls._example(batched, {"messages_per_report": 3})
         return specs
 
     @classmethod
-    def _instance(cls, privacy: Mapping[str, Any], algorithm: Mapping[str, Any]) -> Self:
+    def _example(cls, privacy: Mapping[str, Any], algorithm: Mapping[str, Any]) -> Self:
         """Return a small instance with one feature, this promise and these keys of ``[algorithm]``."""
         data = {
             "experiment": {"name": "test", "arms": ["a", "b", "c"], "horizon": 600, "round_size": 200},

@@ -88,18 +88,18 @@ class PartitionSpec(ArmsSpec):
     def instances(cls) -> dict[str, Self]:
         """Return small instances of every trust model, and further ones that hide arms or forget."""
         promises = example_promises()
-        specs = {name: cls._instance(promise) for name, promise in promises.items()}
+        specs = {name: cls._example(promise) for name, promise in promises.items()}
         specs |= {
-            f"{name}-hidden": cls._instance(promises[name] | {"arm_visibility": "hidden"})
+            f"{name}-hidden": cls._example(promises[name] | {"arm_visibility": "hidden"})
             for name, spec in specs.items()
             if spec.privacy.arm_in_key
         }
         batched = next(name for name, spec in specs.items() if spec.privacy.trust.batched)
-        specs[f"{batched}-as-local"] = cls._instance(promises[batched] | {"arm_visibility": "as-local"})
-        return specs | {f"{name}-memory": cls._instance(table, half_life="auto") for name, table in promises.items()}
+        specs[f"{batched}-as-local"] = cls._example(promises[batched] | {"arm_visibility": "as-local"})
+        return specs | {f"{name}-memory": cls._example(table, half_life="auto") for name, table in promises.items()}
 
     @classmethod
-    def _instance(cls, privacy: Any, **algorithm: Any) -> Self:
+    def _example(cls, privacy: Any, **algorithm: Any) -> Self:
         """Return a small instance with two features, this promise and these keys of ``[algorithm]``."""
         unit = {"low": 0.0, "high": 1.0}
         data = {

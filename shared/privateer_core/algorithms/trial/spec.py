@@ -365,22 +365,22 @@ class TrialSpec(ArmsSpec):
     def instances(cls) -> dict[str, Self]:
         """Return a small instance of every trust model, and further ones of questions, numbers and slopes."""
         promises = example_promises()
-        specs = {name: cls._instance(promise) for name, promise in promises.items()}
+        specs = {name: cls._example(promise) for name, promise in promises.items()}
         hidden = next(spec.privacy.model for spec in specs.values() if spec.privacy.arm_in_key)
         return specs | {
-            f"{hidden}-hidden": cls._instance(promises[hidden] | {"arm_visibility": "hidden"}),
-            "local-one-bit": cls._instance({"model": "local", "epsilon": 0.8}, _QUARTERS, allocation="fixed"),
-            "local-asked": cls._instance({"model": "local", "epsilon": 0.8}, _SIX_PART_CUTS, min_allocation=0.07),
-            **{f"{model}-numeric": cls._instance(promise, reward=_NUMERIC) for model, promise in promises.items()},
+            f"{hidden}-hidden": cls._example(promises[hidden] | {"arm_visibility": "hidden"}),
+            "local-one-bit": cls._example({"model": "local", "epsilon": 0.8}, _QUARTERS, allocation="fixed"),
+            "local-asked": cls._example({"model": "local", "epsilon": 0.8}, _SIX_PART_CUTS, min_allocation=0.07),
+            **{f"{model}-numeric": cls._example(promise, reward=_NUMERIC) for model, promise in promises.items()},
             **{
-                f"{name}-learns": cls._instance(promises[name], reward={**_NUMERIC, "covariates": _COVARIATES})
+                f"{name}-learns": cls._example(promises[name], reward={**_NUMERIC, "covariates": _COVARIATES})
                 for name, spec in specs.items()
                 if spec.privacy.trust.curated
             },
         }
 
     @classmethod
-    def _instance(
+    def _example(
         cls,
         privacy: Mapping[str, Any],
         segments: Mapping[str, Any] = _QUARTER_CUTS,

@@ -91,22 +91,22 @@ def _open_stable_view(path: Path, kind: FileKind) -> FileView | None:
     for _ in range(_TRIES):
         with ExitStack() as stack:
             log = stack.enter_context(hold_log(path))
-            state = _file_state(path)
+            state = _fingerprint_file(path)
             if not path.stat().st_size:  # SQLite takes no log into an empty file
                 return None
             try:
                 db, facts = _open_and_check(path, log, kind, stack)
             except (sqlite3.Error, SpecError):
-                if _file_state(path) == state:
+                if _fingerprint_file(path) == state:
                     raise
             else:
-                if _file_state(path) == state:
+                if _fingerprint_file(path) == state:
                     return FileView(db, facts, stack.pop_all())
         time.sleep(_PAUSE_SECONDS)
     raise UnstableDatabase
 
 
-def _file_state(path: Path) -> tuple[object, ...]:
+def _fingerprint_file(path: Path) -> tuple[object, ...]:
     """Return a fingerprint that changes when the file is written or its log is restarted."""
     status, log, header = path.stat(), log_path(path), None
     if log.exists():
@@ -185,13 +185,13 @@ def remove_scratch_folders(parent: Path) -> None:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def is_held(path: Path) -> bool | None:
+def is_open_elsewhere(database_path: Path) -> bool | None:
     """Whether another process has a database open; None if that is unknown. This takes no lock."""
-    if sys.platform != "linux" or sys.maxsize <= 1 << 32 or not path.is_file():
+    if sys.platform != "linux" or sys.maxsize <= 1 << 32 or not database_path.is_file():
         return None
     lock_query = struct.pack(_FLOCK_FORMAT, fcntl.F_RDLCK, os.SEEK_SET, _LOCK_OFFSET, _LOCK_BYTES, 0)
     try:
-        with path.open("rb") as file:
+        with database_path.open("rb") as file:
             lock_state = fcntl.fcntl(file, fcntl.F_GETLK, lock_query)
     except OSError:
         return None

@@ -162,7 +162,7 @@ def test_every_mechanism_has_words() -> None:
     for kind in MECHANISMS:
         tag = str(kind.__struct_config__.tag)
         rows = [msgspec.structs.replace(row, mechanism={"type": tag}) for row in planned.rounds]
-        description = describe_mechanisms(msgspec.structs.replace(planned, rounds=tuple(rows)), promises=True)
+        description = describe_mechanisms(msgspec.structs.replace(planned, rounds=tuple(rows)), has_guarantee=True)
         assert description.startswith(f"{tag}: ")
         assert "see docs" not in description
 

@@ -16,7 +16,7 @@ from privateer_lab.doctor import credentials as upload_tokens
 from privateer_lab.doctor import places as answers
 from privateer_lab.doctor import services
 from privateer_lab.doctor.checkup import Checkup
-from privateer_lab.doctor.credentials import check_upload_tokens
+from privateer_lab.doctor.credentials import check_token_keys
 from privateer_lab.doctor.places import IssuerPlace
 from privateer_lab.doctor.services import examine_issuer
 from tests.support.clocks import Hands
@@ -137,7 +137,7 @@ def check_tokens(
 ) -> list[tuple[str, str, str]]:
     checkup = Checkup("server")
     tokens = TokenSettings(required=required, keys=str(source), origins=options.get("origins", ("127.0.0.1:8000",)))
-    check_upload_tokens(checkup, tokens, host, options.get("experiments", ["offers"]))
+    check_token_keys(checkup, tokens, host, options.get("experiments", ["offers"]))
     return problems(checkup)
 
 

@@ -14,7 +14,7 @@ import httpx
 import pytest
 
 from privateer_core.serving.store import write_ahead_log
-from privateer_core.serving.store.copies import is_held
+from privateer_core.serving.store.copies import is_open_elsewhere
 from privateer_core.serving.store.write_ahead_log import hold_log
 from privateer_server.api import backups as module
 from privateer_server.app import create_app
@@ -88,7 +88,7 @@ def test_another_process_cannot_open_the_database_after_a_backup(store: Store, t
     process = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert "database is locked" in process.stderr
     store.close()
-    assert not is_held(tmp_path / "server.db")
+    assert not is_open_elsewhere(tmp_path / "server.db")
 
 
 def test_a_backup_takes_constant_memory(store: Store) -> None:

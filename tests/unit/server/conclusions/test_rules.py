@@ -14,7 +14,7 @@ from privateer_core.answer.shares import Shares, ShareSource
 from privateer_core.policies.expected_rewards import ExpectedRewards
 from privateer_core.spec.categories import Boolean, Categorical, Ordinal
 from privateer_core.spec.features import Feature, Numeric, Ranked
-from privateer_server.conclusions.rules import build_prospect, find_arm_rules
+from privateer_server.conclusions.rules import find_arm_rules, forecast_rewards
 
 Array = NDArray[np.float64]
 OPTIONS = ("plain", "offer", "bundle")
@@ -49,8 +49,8 @@ def rules(
         lower, upper, shares = boxes
         counted = Shares.fixed(shares, ShareSource.COUNTED)
         expected = ExpectedRewards(lower, upper, counted, at, spread)
-    prospect = build_prospect(features, expected, BestMeanPolicy(means, playable), playable)  # type: ignore[arg-type]
-    return find_arm_rules(OPTIONS, features, (0.0, 1.0), prospect)
+    forecast = forecast_rewards(features, expected, BestMeanPolicy(means, playable), playable)  # type: ignore[arg-type]
+    return find_arm_rules(OPTIONS, features, (0.0, 1.0), forecast)
 
 
 def prefer(*masks: Callable[[Array], Any]) -> Callable[[Array], Array]:

@@ -346,7 +346,7 @@ def test_a_log_entry_waits_for_the_previous_entry(shared: Shared, open_server: C
     following = RoundRecord(1, 10, 0, 0, False, b"digest", b"{}", b"publication", b"state", b"total")
     creating = threading.Thread(target=second.store.create, args=("second", b"spec", following))
     with first.store._database.transaction() as db:
-        first.store._rounds.add_leaves(db, [first_leaf])
+        first.store._rounds.append_missing_leaves(db, [first_leaf])
         creating.start()
         creating.join(0.5)
         assert (creating.is_alive(), second.store.leaves(0)) == (True, [])

@@ -136,10 +136,12 @@ class HitValues:
         """Return each arm's moments, shrunk to the same arm's of all segments."""
         everybody = sums.pooled
         information = sums.people_of_arms * np.square(np.minimum(everybody.middle, 1 - everybody.middle))[..., None]
-        weight = _divide(information, information + _PRIOR_RARE_OUTCOMES * everybody.own_spread, 0.0)
+        weight = _divide(information, information + _PRIOR_RARE_OUTCOMES * everybody.variance_by_arm, 0.0)
         means, all_means = np.clip(sums.means, 0.0, 1.0), np.clip(everybody.means, 0.0, 1.0)
         mean = weight * means + (1 - weight) * all_means
-        squares = weight * (sums.own_spread + np.square(means)) + (1 - weight) * (everybody.own_spread + all_means**2)
+        squares = weight * (sums.variance_by_arm + np.square(means)) + (1 - weight) * (
+            everybody.variance_by_arm + all_means**2
+        )
         return cls(mean, np.maximum(squares - np.square(mean), 0.0))
 
     @classmethod

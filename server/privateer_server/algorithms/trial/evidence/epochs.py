@@ -71,7 +71,7 @@ class Epoch:
     trials: int = 1
 
     @property
-    def spread(self) -> "Spread":
+    def pooled_variance(self) -> "RewardVariance":
         """The variance of hits in this epoch, of all arms together; a value for each segment, (J, 1).
 
         Which arm got the good luck cannot be told from it, so weights that follow it favour none.
@@ -83,11 +83,11 @@ class Epoch:
         hits = np.maximum(self._sum_trials(self.hits), 0.0 if prior_hits else 1.0)
         mean = (np.clip(self._sum_trials(self.positive), 0.0, hits) + prior_hits / 2) / (hits + prior_hits)
         if self.squares is None:
-            return Spread.of_bits(mean)
+            return RewardVariance.from_bits(mean)
         squares = (np.clip(self._sum_trials(self.squares), 0.0, hits) + prior_hits / 3) / (hits + prior_hits)
         limit = mean * (1 - mean)
         variance = np.maximum(np.clip(squares - np.square(mean), limit / _MAX_VARIANCE_RATIO, limit), _MIN_VARIANCE)
-        return Spread(variance, self.parts.noise_about(mean))
+        return RewardVariance(variance, self.parts.noise_about(mean))
 
     def _sum_trials(self, cells: Array) -> Array:
         """Return the sum over arms and segments of each trial, for each of its segments."""
@@ -96,14 +96,14 @@ class Epoch:
 
 
 @dataclass(frozen=True)
-class Spread:
+class RewardVariance:
     """The variance of a hit's value from rewards, and from noise."""
 
     hit: Array  # variance of what a hit counts
     noise: Array  # variance that noise of 1 in each part of a value has in what hits count above their mean
 
     @classmethod
-    def of_bits(cls, mean: Array) -> Self:
+    def from_bits(cls, mean: Array) -> Self:
         """Return the spread of binary hits with this mean."""
         return cls(mean * (1 - mean), np.asarray(BITS.noise_about(mean)))
 
@@ -143,7 +143,7 @@ def contrast_variances(design: TrialDesign, epoch: Epoch) -> tuple[Array, Array]
     """
     people = epoch.people * hits_per_person(design, epoch.keep, epoch.other)
     planned = _MAX_VARIANCE * people * (1 / pair_with_control(design.arms[None])).sum(axis=-1)
-    actual = weighed_variance(people, epoch.noise, epoch.shares, epoch.spread)
+    actual = weighed_variance(people, epoch.noise, epoch.shares, epoch.pooled_variance)
     return np.broadcast_to(planned, actual.shape), actual
 
 
@@ -153,8 +153,8 @@ def hits_per_person(design: TrialDesign, keep: float, other: float) -> Array:
     return keep * p + 2 * other if design.counted else np.ones_like(p)
 
 
-def weighed_variance(hits: Array, noise: float, shares: Array, spread: Spread) -> Array:
+def weighed_variance(hits: Array, noise: float, shares: Array, variance: RewardVariance) -> Array:
     """Return the variance of a treatment's sum of values over shares, less that of the control, (J, K)."""
     inverse_shares = 1 / pair_with_control(shares)
-    sampling_variance = hits * spread.hit * inverse_shares.sum(axis=-1)
-    return np.asarray(sampling_variance + spread.noise * noise * np.square(inverse_shares).sum(axis=-1))
+    sampling_variance = hits * variance.hit * inverse_shares.sum(axis=-1)
+    return np.asarray(sampling_variance + variance.noise * noise * np.square(inverse_shares).sum(axis=-1))

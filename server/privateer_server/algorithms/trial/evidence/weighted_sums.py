@@ -152,7 +152,7 @@ class Sums:
         return np.asarray(self.variances.sum(axis=-1))
 
     @cached_property
-    def own_spread(self) -> Array:
+    def variance_by_arm(self) -> Array:
         """Shape (J, K, 2): the variance of what a hit counts in each arm; of rare bits drawn to that of both arms."""
         if self.values is not None:
             return self.values.variances_of_arms(self.num, self.den, self.people_of_arms)
@@ -165,7 +165,7 @@ class Sums:
     def own_variances(self) -> Array:
         """Shape (J, K, 2): of the two shares of positive hits, each by what its own arm varies; infinite without."""
         noise = self._noise_about_means(np.clip(self.means, 0.0, 1.0))
-        sum_variances = np.maximum(self.own_spread * self.square, 0.0) + noise
+        sum_variances = np.maximum(self.variance_by_arm * self.square, 0.0) + noise
         return np.where(self.den > 0, sum_variances / np.square(np.where(self.den > 0, self.den, 1.0)), np.inf)
 
     def side_variances(self, critical: float) -> tuple[Array, Array]:

@@ -11,7 +11,7 @@ from privateer_core.algorithms.trial import TrialSpec
 from privateer_core.primitives.contributions import BITS
 from privateer_server.algorithms.trial.evidence.epochs import (
     PlannedEpoch,
-    Spread,
+    RewardVariance,
     TrialDesign,
     hits_per_person,
     weighed_variance,
@@ -107,7 +107,9 @@ def _weight(design: TrialDesign, epoch: PlannedEpoch, f: Array, size_ratio: floa
     own_hits = epoch.keep * design.segments[:, None]
     mean = 0.5 + own_hits * (2 * f - 1) / (2 * v)
     hit_variance = epoch.values.hit_variance(own_hits, v, f) if epoch.values else mean * (1 - mean)
-    variance = weighed_variance(people * v, epoch.noise, design.arms[None], Spread(hit_variance, _noise(epoch, f)))
+    variance = weighed_variance(
+        people * v, epoch.noise, design.arms[None], RewardVariance(hit_variance, _noise(epoch, f))
+    )
     return np.asarray(np.sqrt(people * v / variance))
 
 
