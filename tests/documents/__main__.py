@@ -3,13 +3,26 @@
 import sys
 from types import ModuleType
 
-from tests.documents import addresses, commands, endpoints, imports, notebook, openapi, schemas, settings, states, wire
+from tests.documents import (
+    addresses,
+    claims,
+    commands,
+    endpoints,
+    imports,
+    notebook,
+    openapi,
+    schemas,
+    settings,
+    states,
+    wire,
+)
 
 MADE: dict[str, ModuleType] = {
     "addresses": addresses,
     "openapi": openapi,
     "wire": wire,
     "schemas": schemas,
+    "claims": claims,
     "commands": commands,
     "settings": settings,
     "endpoints": endpoints,

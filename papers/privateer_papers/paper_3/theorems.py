@@ -160,13 +160,13 @@ def _floor_note(rows: Rows) -> Iterator[str]:
     )
 
 
-_LEMMA: Final = Lemma4Conditions.from_smallest_coefficient(min(abs(coefficient) for coefficient in COEFFICIENTS))
+LEMMA: Final = Lemma4Conditions.from_smallest_coefficient(min(abs(coefficient) for coefficient in COEFFICIENTS))
 _CLAIMS: Final = SlopeClaims(
     _PANEL_LABELS,
     fit_slopes,
     (OURS, PUBLISHED),
     "Regret grows faster than the upper bounds in {ours} of {total} ways of ours and in {theirs} of PrivateLASSO's; "
-    f"its lemma of support recovery says nothing below epsilon {_LEMMA.epsilon:,.0f}.",
+    f"its lemma of support recovery says nothing below epsilon {LEMMA.epsilon:,.0f}.",
     "in {claim}, our regret has the slope {fit}, the upper bound {fit.promised:.2f}.",
     "slope in {claim}",
     heading=f"Slopes of log regret, d = {_FEATURES}; the bounds' at the same points, logarithms included:",
@@ -180,16 +180,16 @@ def _verdict(rows: Rows) -> str:
     """Describe the fitted slopes beside the bounds, and from which epsilon Lemma 4 says something."""
     return (
         f"{_CLAIMS.verdict(rows)}\n"
-        f"Lemma 4 asks that lambda be at most {_LEMMA.max_threshold:.2g} for the smallest coefficient to be seen, and "
-        f"at least {_LEMMA.min_threshold_times_epsilon:,.0f} / epsilon for noise not to be (s = {_SPARSITY}, delta "
-        f"{_DELTA:g}, failure {_FAILURE_PROBABILITY:g}): it says nothing below epsilon {_LEMMA.epsilon:,.0f}. Theorem "
+        f"Lemma 4 asks that lambda be at most {LEMMA.max_threshold:.2g} for the smallest coefficient to be seen, and "
+        f"at least {LEMMA.min_threshold_times_epsilon:,.0f} / epsilon for noise not to be (s = {_SPARSITY}, delta "
+        f"{_DELTA:g}, failure {_FAILURE_PROBABILITY:g}): it says nothing below epsilon {LEMMA.epsilon:,.0f}. Theorem "
         "4 has the same bound from below at every epsilon below 1, and so shows no price of privacy there."
     )
 
 
 def _compare(rows: Rows) -> list[TableLine]:
     """List the slopes of each panel, and the epsilon from which Lemma 4 says something."""
-    lemma = TableLine("epsilon from which Lemma 4 says something", "any", f"{_LEMMA.epsilon:,.0f}", "")
+    lemma = TableLine("epsilon from which Lemma 4 says something", "any", f"{LEMMA.epsilon:,.0f}", "")
     return [*_CLAIMS.compare(rows), lemma]
 
 
