@@ -29,7 +29,7 @@ def show_claims(
     ],
     as_json: Json = False,
 ) -> None:
-    """Show what a paper claims beside what is computed: its numbered claims, and then privacy and constants."""
+    """Compute which of a paper's promises are true: verdicts by number, then privacy, constants and sizes."""
     from privateer_papers.computed_claims import list_claims
     from privateer_papers.numbered_claims import list_numbered_claims
 

@@ -27,8 +27,8 @@ def list_numbered_claims() -> tuple[NumberedClaim, ...]:
     return tuple(NumberedClaim(paper, *row) for paper, make_rows in claims for row in make_rows())
 
 
+def list_summaries(paper: int) -> tuple[str, ...]:
     """Return the computed sentences of a paper's chapter in the documentation."""
-    """Return sentences on what a paper claims and what is computed, for its chapter in the documentation."""
     return _SUMMARIES[paper]()
 
 

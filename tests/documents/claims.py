@@ -54,7 +54,7 @@ def sentences_of_runs(page: str) -> list[tuple[str, str]]:
 
 
 def with_summaries(page: str) -> str:
-    """The chapters with what is computed now: the lines of a table whose evidence is `account published`."""
+    """Replace the lines of chapters whose evidence is `account published` by computed ones."""
     for paper in range(1, 6):
         evidence = f"`privateer account published {paper}`"
         lines = "".join(f"| {summary} | {evidence} |\n" for summary in list_summaries(paper))
