@@ -254,7 +254,10 @@ class LoggedPeople:
         rewards = ", ".join(f"{shorten(arm)}: {write(mean)}" for arm, mean in pairs)
         best_reward = f"{write(self._best_reward)} if everybody had their best option"
         comparison = "these rows do not show that another is best for some" if self._has_single_best else best_reward
-        return f"Expected if everybody had the same option: {rewards}; {comparison}.{self._say_held_out_gain()}"
+        return (
+            f"Expected if everybody had the same option: {rewards} ({self._unit.margin(2 * self._standard_error)} or "
+            f"less); {comparison}.{self._say_held_out_gain()}"
+        )
 
     def _say_held_out_gain(self) -> str:
         """Say what choosing gained on rows that the model had not seen, and whether it expects less; else nothing."""
@@ -266,6 +269,12 @@ class LoggedPeople:
         expected_gain = self._best_reward - float(self.means.mean(axis=0).max())
         is_understated = expected_gain < gain - 2 * standard_error
         return f"{sentence}{': simulated people understate what choosing gains' if is_understated else ''}."
+
+    @property
+    def _standard_error(self) -> float:
+        """The largest standard error of an option's mean reward by these rows, in the unit of rewards."""
+        errors = (cluster_standard_error(rewards, self.rows.units) for rewards in self.outcomes.rewards.T)
+        return self.spec.reward.span * max(errors)
 
     @cached_property
     def uneven_features(self) -> list[str]:

@@ -1,7 +1,6 @@
 """Choice of an experiment's algorithm, features and arms by their mean reward in simulated runs."""
 
-import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -9,9 +8,8 @@ import numpy as np
 
 from privateer_core.errors import SpecError
 from privateer_core.spec.arms import ArmsSpec
-from privateer_lab.environments import Environment
+from privateer_lab.planning.candidate_runs import Candidate, CandidateRuns, MakeEnvironment
 from privateer_lab.planning.expectation.expected import Unit
-from privateer_lab.planning.expectation.partial_runs import PartialRun, restrict_to, run_partially
 from privateer_lab.planning.other_algorithms import (
     candidate_names,
     contextual_algorithms,
@@ -21,20 +19,11 @@ from privateer_lab.planning.other_algorithms import (
 )
 from privateer_lab.tables import shorten
 
-_SEARCH_SECONDS: Final = 8.0
-"""Processor time after which only short runs begin."""
-_RUN_SECONDS: Final = 4.0
-"""Longest processor time of a run; the remaining participants follow its last policy."""
 _MIN_FULL_RUNS: Final = 1
 """Number of specs with all features that always run if subsets are candidates."""
-_N_REPEATED: Final = 3
-"""Number of candidates, best first, that have a second run."""
 _MIN_GAIN_SHARE: Final = 0.05
 """Least advantage of an algorithm over the default one, as a share of the potential gain of contexts."""
 _ROUNDING_ERROR: Final = 1e-9
-MakeEnvironment = Callable[[ArmsSpec, int], Environment]
-Candidate = tuple[str, tuple[str, ...]]
-"""An algorithm, and its features."""
 QuantileVariant = Callable[[ArmsSpec], ArmsSpec | None]
 
 
@@ -60,6 +49,7 @@ class AlgorithmChoice:
     dropped: tuple[str, ...] = ()
     best_option: str = ""  # the best single arm
     subset_reward: float | None = None  # that of the best tried subset, if all features are selected
+    margin: float | None = None  # half-width of the 95 % interval of the chosen reward, from runs; None: too few runs
 
     @property
     def sentence(self) -> str:
@@ -83,21 +73,31 @@ class AlgorithmChoice:
         without_privacy = f"; without privacy {n_more} would" if n_more else ""
         condition = "; if options are worth what these rows say"  # chance may say it of options that are alike
         best_comparison = f"{condition}, {shorten(self.best_option)} for everybody earns more than trying others"
-        explanation = best_comparison if self.best_option and self.single > max(self.rewards.values()) else ""
+        is_above = self.single > max(self.rewards.values()) + (self.margin or 0.0)
+        explanation = best_comparison if self.best_option and is_above else ""
         return f"{fraction}: none tells enough to earn more than one option for all{without_privacy}{explanation}"
 
     @property
     def shortfall(self) -> str:
-        """Return a clause that says by how much the best single arm earns more; empty if it does not."""
+        """Return a clause that says what the best single arm earns; empty if the choice clearly earns more."""
+        gain, margin = self.rewards[self.name] - self.single, self.margin or 0.0
         single, reward = self._unit.write(self.single), self._unit.write(self.rewards[self.name])
-        if self.is_tie or self.single <= self.rewards[self.name] or single == reward:
+        if self.is_tie or gain > margin or (self.margin is None and (gain > 0 or single == reward)):
             return ""
         option = f"{shorten(self.best_option)} for everybody" if self.best_option else "the best single option"
-        return f"{option} earns more than this draft on these people, {single} instead of {reward}"
+        verdict, conjunction = (
+            ("earns more than", "instead of") if -gain > margin else ("may earn as much as", "beside")
+        )
+        return f"{option} {verdict} this draft on these people, {single} {conjunction} {reward}{self._margin}"
 
     @property
     def _unit(self) -> Unit:
         return Unit(self.is_rate, max(abs(reward - self.single) for reward in self.rewards.values()))
+
+    @property
+    def _margin(self) -> str:
+        """What chance does to the mean reward of runs, in parentheses; empty if unknown."""
+        return f" ({self._unit.margin(self.margin)})" if self.margin else ""
 
     def _say_features(self) -> Iterator[str]:
         """Name the selected features, and the arms that were left out."""
@@ -127,11 +127,12 @@ class AlgorithmChoice:
         comparisons = [f"{name!r} {write(value)}" for name, value in self.rewards.items() if name != self.name]
         comparison = f" ({', '.join(comparisons)})" if comparisons else ""
         highest = max(self.rewards.values())
-        remark = ", more than any of them" if self.single > highest and write(self.single) != write(highest) else ""
+        is_above = self.single > highest + (self.margin or 0.0) and write(self.single) != write(highest)
+        remark = ", more than any of them" if is_above else ""
         name = f", {shorten(self.best_option)}," if self.best_option else ""
         return (
-            f"In runs on these people this earns {write(self.rewards[self.name])}; the best single option{name} earns "
-            f"{write(self.single)}{remark}. algorithm.name is {self.name!r}{note}{comparison}."
+            f"In runs on these people this earns {write(self.rewards[self.name])}{self._margin}; the best single option"
+            f"{name} earns {write(self.single)}{remark}. algorithm.name is {self.name!r}{note}{comparison}."
         )
 
     def _say_others(self) -> Iterator[str]:
@@ -168,7 +169,7 @@ def choose_algorithm(
     specs: Mapping[str, ArmsSpec],
     make_environment: MakeEnvironment,
     make_quantile_variant: QuantileVariant | None = None,
-    subsets: Mapping[Candidate, ArmsSpec] | None = None,
+    subsets: Iterable[ArmsSpec] | None = None,
 ) -> AlgorithmChoice | SpecError:
     """Choose the contextual algorithm with the highest mean reward in runs; return an error if none of them can run.
 
@@ -176,96 +177,76 @@ def choose_algorithm(
     make_environment: makes the environment of a spec and a seed.
     make_quantile_variant: returns a spec with cut points of numbers from the data; None if it is the same.
     subsets: the experiment with fewer features and arms, if allowed: a subset is chosen unless all features earn
-        clearly more.
+        clearly more, and one without features unless others earn clearly more.
     """
-    full_specs = {(name, tuple(spec.features)): spec for name, spec in specs.items()}
     full_spec = max(specs.values(), key=lambda spec: len(spec.features))
+    full = [Candidate.from_spec(spec) for name, spec in specs.items() if name in contextual_algorithms()]
+    full = full or [Candidate.from_spec(spec) for spec in specs.values()]
+    runs = CandidateRuns(full_spec, make_environment)
     # Slow learners come last with all features, since time may not suffice for all of them.
-    order = dict(reversed(full_specs.items())) if subsets is not None else full_specs
-    every_spec = {**(subsets or {}), **{key: spec for key, spec in order.items() if key not in (subsets or {})}}
-    n_certain = len(full_specs) if subsets is None else len(subsets) + _MIN_FULL_RUNS
-    runs, refused = _run_all(every_spec, make_environment, full_spec, n_certain)
-    full = [key for key in full_specs if key[0] in contextual_algorithms()] or list(full_specs)
-    runnable = [key for key in full if key in runs] or [key for key in runs if key in (subsets or {})]
+    reduced = {Candidate.from_spec(spec): spec for spec in subsets or ()}
+    others = specs.values() if subsets is None else [*specs.values()][::-1]
+    remaining = [spec for spec in others if Candidate.from_spec(spec) not in reduced]
+    runs.run([*reduced.values(), *remaining], len(reduced) + _MIN_FULL_RUNS if reduced else len(remaining))
+    runnable = [key for key in full if key in runs.runs] or [key for key in reduced if key in runs.runs]
     if not runnable:
-        return refused[full[0]]
-    all_runs = [run for repeats in runs.values() for run in repeats]
-    best_option = full_spec.options[max(all_runs, key=lambda run: run.single).arm]
-    single = float(np.mean([run.single for run in all_runs]))
-    max_gain = float(np.mean([run.run.best_constant_regret / run.run.choices for run in all_runs]))
-    is_tie = all(run.run.uniform_regret <= _ROUNDING_ERROR * run.run.choices for run in all_runs)
+        return runs.errors[full[0]]
+    single = float(np.mean([run.single for run in runs.all_runs]))
+    max_gain = float(np.mean([run.run.best_constant_regret / run.run.choices for run in runs.all_runs]))
+    is_tie = all(run.run.uniform_regret <= _ROUNDING_ERROR * run.run.choices for run in runs.all_runs)
     # If one arm is best for all participants, the runs are no evidence for or against an algorithm.
     margin = _MIN_GAIN_SHARE * max_gain or np.inf
-    rewards = {key: single + float(np.mean([run.gain for run in repeats])) for key, repeats in runs.items()}
-    best = _prefer(rewards, max(runnable, key=rewards.__getitem__), runnable[0], margin)
+    best = max(runnable, key=runs.gain)
+    best = best if runs.gain(best) - runs.gain(runnable[0]) > margin else runnable[0]
     if subsets is not None:
-        best_subset = max((key for key in runs if key in subsets or not key[1]), key=rewards.__getitem__, default=best)
-        best = _prefer(rewards, best, best_subset, margin)
-    every_spec[best], gain = _with_all_options(every_spec[best], rewards[best] - single, make_environment, full_spec)
-    rewards[best] = single + gain
-    variant = make_quantile_variant(every_spec[best]) if make_quantile_variant else None
-    variant_runs = _run_all({best: variant}, make_environment, full_spec, 1)[0].get(best, []) if variant else []
-    gains = [run.gain for run in variant_runs]
-    quantile_reward = single + float(np.mean(gains)) if gains else -np.inf
-    name, features = best
-    comparable = [key for key in rewards if key[1] == features or not key[1] or not features]
-    has_fewer_features = features != full[0][1]
+        best_subset = _choose_subset(runs, [key for key in runs.runs if key in reduced or not key.features], best)
+        best = best if runs.gain(best) - runs.gain(best_subset) > margin else best_subset
+    best = _with_all_options(runs, best, full_spec)
+    variant = make_quantile_variant(runs.specs[best]) if make_quantile_variant else None
+    quantile_runs = CandidateRuns(full_spec, make_environment)
+    quantile_runs.run([variant] if variant else [], 1)
+    quantile_gain = quantile_runs.gain(best)
+    comparable = [key for key in runs.runs if key.features == best.features or not key.features or not best.features]
+    highest = {key.algorithm: key for key in sorted(comparable, key=runs.gain)}
+    shown = {key.algorithm: key for key in comparable} | highest | {best.algorithm: best}
+    has_fewer_features = best.features != full[0].features
+    subset_gains = [runs.gain(key) for key in reduced if key in runs.runs and key.features != best.features]
     return AlgorithmChoice(
-        name,
-        {key[0]: max(rewards[other] for other in comparable if other[0] == key[0]) for key in comparable},
+        best.algorithm,
+        {name: single + runs.gain(key) for name, key in shown.items()},
         single,
         max_gain,
-        specs[name].reward.is_rate,
-        quantile_reward if quantile_reward - rewards[best] > margin else None,
+        full_spec.reward.is_rate,
+        single + quantile_gain if quantile_gain - runs.gain(best) > margin else None,
         is_tie,
-        features if has_fewer_features else None,
-        len(full[0][1]),
-        full_reward=max(rewards[key] for key in runnable) if has_fewer_features else None,
-        options=(options := every_spec[best].options),
-        dropped=tuple(option for option in full_spec.options if option not in options),
-        best_option="" if is_tie else best_option,
-        subset_reward=max(
-            (rewards[key] for key in runs if key in (subsets or {}) and key[1] != features), default=None
-        ),
+        best.features if has_fewer_features else None,
+        len(full[0].features),
+        full_reward=single + max(map(runs.gain, runnable)) if has_fewer_features else None,
+        options=best.options,
+        dropped=tuple(option for option in full_spec.options if option not in best.options),
+        best_option="" if is_tie else full_spec.options[max(runs.all_runs, key=lambda run: run.single).arm],
+        subset_reward=single + max(subset_gains) if subset_gains else None,
+        margin=runs.margin(best),
     )
 
 
-def _with_all_options(spec: ArmsSpec, gain: float, factory: MakeEnvironment, full: ArmsSpec) -> tuple[ArmsSpec, float]:
-    """Return the spec with all arms, and its gain, unless the given arms gain more."""
-    tables = to_tables(spec)
-    tables["experiment"] |= {"arms": list(full.options)}
-    spec_with_all, key = with_own_rounds(tables, spec.algorithm.name), (spec.algorithm.name, tuple(spec.features))
-    if spec_with_all is None or spec.options == full.options:
-        return spec, gain
-    runs = _run_all({key: spec_with_all}, factory, full, 1)[0].get(key, [])
-    gain_with_all = float(np.mean([run.gain for run in runs])) if runs else -np.inf
-    return (spec, gain) if gain > gain_with_all else (spec_with_all, gain_with_all)
+def _choose_subset(runs: CandidateRuns, candidates: Iterable[Candidate], default: Candidate) -> Candidate:
+    """Choose the subset with the highest gain; the featureless one, unless others are clearly better."""
+    ranked = sorted(candidates, key=runs.gain, reverse=True)
+    best = next(iter(ranked), default)
+    plain = next((key for key in ranked if not key.features), best)
+    return best if best == plain or runs.is_clearly_better(best, plain) else plain
 
 
-def _prefer(rewards: Mapping[Candidate, float], challenger: Candidate, default: Candidate, margin: float) -> Candidate:
-    """Return the default candidate, unless the challenger earns clearly more."""
-    return challenger if rewards[challenger] - rewards[default] > margin else default
-
-
-def _run_all(
-    specs: Mapping[Candidate, ArmsSpec], factory: MakeEnvironment, full: ArmsSpec, n_certain: int
-) -> tuple[dict[Candidate, list[PartialRun]], dict[Candidate, SpecError]]:
-    """Run the first candidates, and as time allows all others and the best again; return runs and errors."""
-    runs: dict[Candidate, list[PartialRun]] = {}
-    errors: dict[Candidate, SpecError] = {}
-    start = time.process_time()
-
-    def run_candidate(key: Candidate, seed: int) -> None:
-        run = run_partially(specs[key], seed, _RUN_SECONDS, lambda s: restrict_to(factory(full, s), full, specs[key]))
-        if isinstance(run, PartialRun):
-            runs.setdefault(key, []).append(run)
-        else:
-            errors[key] = run
-
-    for index, candidate in enumerate(specs):
-        if index < n_certain or time.process_time() - start < _SEARCH_SECONDS:
-            run_candidate(candidate, 0)
-    for candidate in sorted(runs, key=lambda key: -runs[key][0].gain)[:_N_REPEATED]:
-        if runs[candidate][0].seconds < _RUN_SECONDS / 2 or time.process_time() - start < _SEARCH_SECONDS:
-            run_candidate(candidate, 1)
-    return runs, errors
+def _with_all_options(runs: CandidateRuns, best: Candidate, full_spec: ArmsSpec) -> Candidate:
+    """Return the candidate with all arms, unless it gains more with its own."""
+    if best.options == full_spec.options:
+        return best
+    tables = to_tables(runs.specs[best])
+    tables["experiment"] |= {"arms": list(full_spec.options)}
+    spec = with_own_rounds(tables, best.algorithm)
+    if spec is None:
+        return best
+    if Candidate.from_spec(spec) not in runs.runs:
+        runs.run([spec], 1)
+    return max(best, Candidate.from_spec(spec), key=runs.gain)

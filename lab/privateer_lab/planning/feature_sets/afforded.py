@@ -77,31 +77,30 @@ def select_noiseless(outcomes: PotentialOutcomes) -> tuple[str, ...]:
     return select_forward(rank_features(outcomes), evaluate(()), evaluate).last.names
 
 
-def build_affordable_specs(
-    tables: Mapping[str, Any], outcomes: PotentialOutcomes, *, differ: bool
-) -> dict[tuple[str, tuple[str, ...]], ArmsSpec]:
-    """Return specs by algorithm and features: none, and affordable sets if the best arm may ``differ``; few arms."""
+def build_affordable_specs(tables: Mapping[str, Any], outcomes: PotentialOutcomes, *, differ: bool) -> list[ArmsSpec]:
+    """Return specs without features, and with those that pay if the best arm may ``differ``; with all and few arms.
 
-    def with_best_arms(name: str, features: Sequence[str], *, is_cautious: bool = True) -> dict[str, Any]:
+    At first come those whose arms are certain, the featureless one among them.
+    """
+
+    def reduce_options(name: str, features: Sequence[str]) -> list[dict[str, Any]]:
         restricted = with_features(tables, features)
 
         def restrict_options(indices: Sequence[int]) -> ArmsSpec | None:
             return with_own_rounds(with_options(restricted, indices), name)
 
-        arms = select_options(outcomes, features, restrict_options, is_cautious=is_cautious)
-        return with_options(restricted, arms)
+        return [with_options(restricted, arms) for arms in select_options(outcomes, features, restrict_options)]
 
     keyed, linear, summed = contextual_algorithms()
-    sets = list(_paying_sets(tables, outcomes, with_best_arms(keyed, rank_features(outcomes)[:1]))) if differ else []
+    first = rank_features(outcomes)[:1]
+    sets = list(_paying_sets(tables, outcomes, reduce_options(keyed, first)[0])) if differ else []
     combinations = [(name, names) for names in dict.fromkeys(sets) for name in (keyed, linear, summed)]
-    candidates = {
-        (name, names): with_best_arms(name, names) for name, names in (*combinations, (featureless_algorithm(), ()))
-    }
     # With fewer arms the most informative feature may pay although its cells do not clearly: runs decide.
-    first = select_noiseless(outcomes)[:1] if differ and not sets else ()
-    candidates |= {(name, first): with_best_arms(name, first, is_cautious=False) for name in (keyed, linear) if first}
-    specs = {key: with_own_rounds(table, key[0]) for key, table in candidates.items()}
-    return {(name, tuple(spec.features)): spec for (name, _), spec in specs.items() if spec is not None}
+    noiseless = select_noiseless(outcomes)[:1] if differ and not sets else ()
+    combinations += [(name, noiseless) for name in (keyed, linear) if noiseless]
+    reduced = [(name, reduce_options(name, names)) for name, names in (*combinations, (featureless_algorithm(), ()))]
+    specs = [with_own_rounds(pair[rank], name) for rank in range(2) for name, pair in reduced]
+    return [spec for spec in specs if spec is not None]
 
 
 def _paying_sets(

@@ -12,7 +12,7 @@ from privateer_lab.cli.input_files import load_spec
 from privateer_lab.drafting.spec_draft import draft
 from privateer_lab.environments import environment_for
 from privateer_lab.environments.own_people import OwnPeople
-from privateer_lab.planning import algorithm_choice
+from privateer_lab.planning import candidate_runs
 from privateer_lab.planning.algorithm_choice import AlgorithmChoice, choose_algorithm
 from privateer_lab.planning.feature_sets.afforded import with_features
 from privateer_lab.planning.other_algorithms import (
@@ -242,7 +242,7 @@ def test_no_algorithm_is_tried_without_people():
 
 
 def test_algorithms_that_refuse_the_spec_are_left_out(monkeypatch):
-    monkeypatch.setattr(algorithm_choice, "run_partially", lambda *_: SpecError("no", field="x", remedy="y"))
+    monkeypatch.setattr(candidate_runs, "run_partially", lambda *_: SpecError("no", field="x", remedy="y"))
     error = choose_algorithm(build_variants(TABLES), lambda spec, _: OwnPeople(People(2.0), spec))
     assert isinstance(error, SpecError)
 
@@ -313,7 +313,7 @@ def test_cut_points_of_kept_features_are_tried_on_these_features():
         {name: specs[name] for name in ("partition", "bandit")},
         lambda spec, _: OwnPeople(Turned(2.0), specs["partition"]),
         add_cut_points,
-        {("partition", ("age",)): arms_spec},
+        [arms_spec],
     )
     assert isinstance(choice, AlgorithmChoice)
     assert (choice.name, choice.kept_features) == ("partition", ("age",))
