@@ -5,8 +5,10 @@ import { RATIO_MIN, ROUNDING, TAIL, computeMasses } from "./amplification.js";
 
 /** Relative distance from the delta of a crowd at which the search for the worst one stops. */
 const TOLERANCE = 0.02;
-/** The number of people in a group is rounded down to at least 2^5 sizes, if it varies that much. */
-const SIZE_BITS = 5;
+/** The same for each size of a group that varies. */
+const GROUP_TOLERANCE = 0.05;
+/** The number of people in a group is rounded down to at least so many sizes, if it varies that much. */
+const SIZES = 24;
 const NEAR = 1.5;
 
 /**
@@ -17,10 +19,16 @@ export function groupedDelta(epsilon, local, honest, share) {
   if (local <= epsilon) return 8 * TAIL;
   const crowdDelta = createCrowdDelta(epsilon, Math.max(local, epsilon * RATIO_MIN));
   const sizes = share === 1 ? [[honest - 1, 1]] : roundDown(honest - 1, share);
-  // About the result, without a search: it says what is small.
-  const usual = sizes.reduce((sum, [size, mass]) => sum + mass * crowdDelta(size, 0), 0);
-  const delta = sizes.reduce((sum, [size, mass]) =>
-    sum + mass * findWorstDelta(crowdDelta, size, TOLERANCE * Math.max(usual, usual / (mass * sizes.length))), 0);
+  const alike = sizes.map(([size]) => crowdDelta(size, 0));
+  // About the part of a size in the result, without a search: it says what is small.
+  const usual = sizes.reduce((sum, [, mass], i) => sum + mass * alike[i], 0) / sizes.length;
+  const tolerance = share === 1 ? TOLERANCE : GROUP_TOLERANCE;
+  let [delta, bound] = [0, 1];
+  sizes.forEach(([size, mass], i) => {
+    // The bound of a smaller size holds for a larger size, too.
+    if (mass * bound > TOLERANCE * usual) bound = findWorstDelta(crowdDelta, size, alike[i], tolerance * Math.max(alike[i], usual / mass));
+    delta += mass * bound;
+  });
   return Math.min(1, (8 * TAIL + delta) * ROUNDING);
 }
 
@@ -32,23 +40,23 @@ function roundDown(trials, p) {
   const low = Math.max(1, Math.floor(mean - 7 * deviation) - masses[0][0]);
   const high = Math.min(masses.length, Math.ceil(mean + 4 * deviation) - masses[0][0]);
   const starts = [0];
-  for (let start = low; start < high; start += Math.max(1, (high - low) >> SIZE_BITS)) starts.push(start);
+  for (let start = low; start < high; start += Math.max(1, Math.floor((high - low) / SIZES))) starts.push(start);
   return starts.map((start, i) => [masses[start][0], masses.slice(start, starts[i + 1]).reduce((sum, [, mass]) => sum + mass, 0)])
     .filter(([, mass]) => mass > 0);
 }
 
 /**
- * A bound of delta for all bits of so many others, above that of some by `slack` or a little: the interval of
+ * A bound of delta for all bits of so many others, above that of some by about `slack` at most: the interval of
  * numbers of bits 1 with the largest bound is halved until one number has almost that delta.
- * @param {(ones: number, zeros: number) => number} crowdDelta @param {number} others @param {number} slack
+ * @param {(ones: number, zeros: number) => number} crowdDelta @param {number} others @param {number} largest delta of a crowd
+ * @param {number} slack
  */
-function findWorstDelta(crowdDelta, others, slack) {
-  let largest = crowdDelta(others, 0);
+function findWorstDelta(crowdDelta, others, largest, slack) {
   const intervals = [[crowdDelta(0, 0), 0, others]];
   for (;;) {
     intervals.sort(([left], [right]) => left - right);
     const [bound, low, high] = /** @type {number[]} */ (intervals.pop());
-    if (low === high || bound <= largest + Math.max(slack, TOLERANCE * largest)) return bound;
+    if (low === high || bound <= largest + slack) return bound;
     const middle = (low + high) >> 1;
     if (bound < NEAR * largest) largest = Math.max(largest, crowdDelta(middle, others - middle));
     for (const [start, end] of [[low, middle], [middle + 1, high]]) intervals.push([crowdDelta(start, others - end), start, end]);

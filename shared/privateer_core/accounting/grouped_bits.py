@@ -18,7 +18,9 @@ _EPSILON_RATIO_MIN: Final = 1 + 1e-7
 """A local epsilon nearer to epsilon is rounded up: ``_ROUNDING_FACTOR`` would not cover their difference."""
 _TOLERANCE: Final = 0.02
 """Relative distance of the bound from the delta of a crowd, at which the search for the worst crowd stops."""
-_SIZES: Final = 32
+_GROUP_TOLERANCE: Final = 0.05
+"""The same for each size of a group that varies."""
+_SIZES: Final = 24
 """Least number of sizes to which the number of people in a group is rounded down, if it varies that much."""
 _NEAR: Final = 1.5
 """Ratio of a bound to the largest delta so far from which on a crowd in the middle would not end the search."""
@@ -57,11 +59,16 @@ def grouped_delta(epsilon: float, local_epsilon: float, batch: int, share: float
         return 8 * TAIL_MASS
     crowds = _Crowds(epsilon, max(local_epsilon, epsilon * _EPSILON_RATIO_MIN))
     sizes = [(batch - 1, 1.0)] if share == 1 else _round_down(batch - 1, share)
-    # About the result, without a search: it says what is small.
-    usual = sum(mass * crowds.delta(size, 0) for size, mass in sizes)
-    delta = sum(
-        mass * crowds.worst_delta(size, _TOLERANCE * max(usual, usual / (mass * len(sizes)))) for size, mass in sizes
-    )
+    alike = [crowds.delta(size, 0) for size, _ in sizes]
+    # About the part of a size in the result, without a search: it says what is small.
+    usual = sum(mass * least for (_, mass), least in zip(sizes, alike, strict=True)) / len(sizes)
+    tolerance = _TOLERANCE if share == 1 else _GROUP_TOLERANCE
+    delta, bound = 0.0, 1.0
+    for (size, mass), least in zip(sizes, alike, strict=True):
+        # The bound of a smaller size holds for a larger size, too.
+        if mass * bound > _TOLERANCE * usual:
+            bound = crowds.worst_delta(size, least, tolerance * max(least, usual / mass))
+        delta += mass * bound
     return min(1.0, (8 * TAIL_MASS + delta) * _ROUNDING_FACTOR)
 
 
@@ -102,19 +109,21 @@ class _Crowds:
         self._gain = -math.expm1(epsilon - local_epsilon) / (1 + math.exp(-local_epsilon))  # p - e q
         self._loss = math.expm1(epsilon + local_epsilon) / (1 + math.exp(local_epsilon))  # e p - q
         self._flip = 1 / (1 + math.exp(local_epsilon))
-        self._flips: dict[int, Array] = {}
+        self._log_ratio = math.log(self._loss / self._gain)
+        self._flips: dict[int, tuple[int, Array]] = {}
         self._sums: dict[int, tuple[Array, Array]] = {}
+        self._excess = 0  # of the last best count over that of normal noise
 
-    def worst_delta(self, others: int, slack: float) -> float:
-        """Return an upper bound of delta over all crowds of a size, above the largest delta by about ``slack``.
+    def worst_delta(self, others: int, largest: float, slack: float) -> float:
+        """Return an upper bound of delta over all crowds of a size, at most about ``slack`` above the largest delta.
 
-        The interval of the numbers of bits 1 with the largest bound is halved until one number has almost that delta.
+        ``largest`` is that of a crowd. The interval of the numbers of bits 1 with the largest bound is halved until one
+        number has almost that delta.
         """
-        largest = self.delta(others, 0)
         intervals = [(-self._gain, 0, others)]
         while True:
             bound, low, high = heapq.heappop(intervals)
-            if low == high or -bound <= largest + max(slack, _TOLERANCE * largest):
+            if low == high or -bound <= largest + slack:
                 return -bound
             middle = (low + high) // 2
             if -bound < _NEAR * largest:
@@ -127,28 +136,39 @@ class _Crowds:
 
         A batch has Y - U bits 1 more than true ones: U true bits 1 are flipped, and Y true bits 0.
         """
-        flipped, (rises, values) = self._find_flips(ones), self._find_sums(zeros)
-        # The first place at which the sum does not rise any more is the best.
-        low, high = -len(flipped), len(values) - 1
+        (first_flipped, flipped), (first_gained, _) = self._find_flips(ones), self._find_flips(zeros)
+        rises, values = self._find_sums(zeros)
+        # The first place at which the sum does not rise any more is the best, about where it is for normal noise.
+        variance = (ones + zeros) * self._flip * (1 - self._flip)
+        usual = first_flipped - first_gained + round((zeros - ones) * self._flip + variance * self._log_ratio)
+        first, last = -len(flipped), len(values) - 1
+        high = min(max(usual + self._excess, first + 1), last)
+        low, step = high - 1, 1
+        while low > first and _sum_products(flipped, rises, low) >= 0:
+            low, high, step = max(first, low - step), low, 2 * step
+        while high < last and _sum_products(flipped, rises, high) < 0:
+            low, high, step = high, min(last, high + step), 2 * step
         while high - low > 1:
             middle = (low + high) // 2
             low, high = (low, middle) if _sum_products(flipped, rises, middle) >= 0 else (middle, high)
+        self._excess = high - usual
         above = float(flipped[: max(0, -high)].sum())  # with so few flipped bits any Y is enough
         return max(0.0, _sum_products(flipped, values, high) - self._gap * above)
 
     def _find_sums(self, trials: int) -> tuple[Array, Array]:
         """Return for each number of flipped bits by how much delta rises before it, and delta from it on."""
         if trials not in self._sums:
-            masses = self._find_flips(trials)
+            masses = self._find_flips(trials)[1]
             before, at = np.append(0.0, masses), np.append(masses, 0.0)
             values = self._gain * before - self._gap * np.cumsum(at[::-1])[::-1]
             self._sums[trials] = self._gain * before - self._loss * at, values
         return self._sums[trials]
 
-    def _find_flips(self, trials: int) -> Array:
-        """Return the probabilities of the numbers of flipped bits, without those that hardly occur."""
+    def _find_flips(self, trials: int) -> tuple[int, Array]:
+        """Return the probabilities of the numbers of flipped bits that occur, and the first of these numbers."""
         if trials not in self._flips:
-            self._flips[trials] = trim_binomial(trials, self._flip)[1]
+            counts, masses = trim_binomial(trials, self._flip)
+            self._flips[trials] = int(counts[0]), masses
         return self._flips[trials]
 
 
