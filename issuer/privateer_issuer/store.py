@@ -122,7 +122,7 @@ class IssuerStore:
             db.execute(delete(_KEYS))
             if new:
                 db.execute(insert(_KEYS), new)
-        self._database.tidy()
+        self._database.erase_old_states()
 
     def forget_shares(self, experiments: Collection[str]) -> None:
         """Delete and overwrite the token counts of all other experiments. Durable when this returns."""
@@ -131,7 +131,7 @@ class IssuerStore:
         if removed:
             with self._database.transaction() as db:
                 db.execute(delete(_ISSUED).where(_ISSUED.c.experiment.in_(removed)))
-        self._database.tidy()
+        self._database.erase_old_states()
 
     def count_requests(self, token_requests: Iterable[TokenRequest], max_tokens: int) -> list[bool]:
         """Count requests in a single transaction, and return whether each is within its device's share.

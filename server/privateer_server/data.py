@@ -61,11 +61,11 @@ class Data:
             if clock.monotonic() >= next_token_cleanup:
                 has_more = False
                 with suppress(*TRANSIENT_ERRORS):  # an hour later is early enough
-                    has_more = await asyncio.to_thread(self.store.forget_tokens, clock.now())
+                    has_more = await asyncio.to_thread(self.store.delete_some_expired_tokens, clock.now())
                 next_token_cleanup = clock.monotonic() + (0.0 if has_more else _TOKEN_CLEANUP_INTERVAL_SECONDS)
             await asyncio.sleep(_CLEANUP_INTERVAL_SECONDS)
-            await asyncio.to_thread(self.store.tidy)
-            await asyncio.to_thread(self.journal.tidy)
+            await asyncio.to_thread(self.store.erase_old_states)
+            await asyncio.to_thread(self.journal.erase_old_states)
             await asyncio.to_thread(self.keys.retry_erasures)
 
     def write_probes(self) -> None:

@@ -176,7 +176,7 @@ def _build_app(
     metrics, pool_store = ShufflerMetrics(), resources.pool_store
     upstream = Upstream(settings.server_url, transport, settings.server_ca, resources.pin)
     forwarding = Forwarding(upstream, resources.key, metrics)
-    gate = settings.tokens.gate(pool_store.knows)
+    gate = settings.tokens.gate(pool_store.is_known_spent)
     server, writes = ServerHealth(upstream), WriteHealth(pool_store.is_writable, _log)
     rounds = FollowedRounds(pool_store, settings.limits, upstream, forwarding, metrics, server)
     background = Background()

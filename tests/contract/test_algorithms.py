@@ -212,7 +212,7 @@ def test_reports_on_earlier_decisions_count_once_and_lead_to_rounds_that_check(s
     state = schedule.learn(last.step, release, [(decider, 1 / len(deciders)) for decider in deciders])
     assert same(decode(encode(state), schedule.learner.state_type), state)
     for asks in (True, False):
-        schedule.follow(state, last.policy.version + 1, 9, asks=asks).policy.check(spec)
+        schedule.open_next_step(state, last.policy.version + 1, 9, is_inviting=asks).policy.check(spec)
 
 
 def test_rounds_after_the_horizon_take_late_reports(spec, turns):

@@ -106,7 +106,7 @@ def _on_grid(policy: Any, _spec: Spec) -> Any:
 
 def _last(spec: Spec, grown: Grown | None = None) -> Policy:
     schedule = Schedule(spec)
-    policy = schedule.follow(schedule.open(7, VERSION).state, VERSION, 7, asks=False).policy
+    policy = schedule.open_next_step(schedule.open(7, VERSION).state, VERSION, 7, is_inviting=False).policy
     return grown(policy, spec) if grown else policy
 
 

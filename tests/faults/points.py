@@ -30,7 +30,7 @@ EMBEDDED = (
     (RoundKeys, "create_key"),
     (RoundKeys, "destroy"),
     (Store, "claim"),
-    (Store, "tidy"),
+    (Store, "erase_old_states"),
     (Journal, "close_to_batches"),
 )
 SHARED = (
@@ -55,7 +55,7 @@ MIXING = (
 )
 _QUIET = (
     (Store, "write_probe"),
-    (Store, "forget_tokens"),
+    (Store, "delete_some_expired_tokens"),
     (Store, "add_missing_leaves"),
     (RoundKeys, "retry_erasures"),
 )

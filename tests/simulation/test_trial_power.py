@@ -13,7 +13,7 @@ import pytest
 from privateer_core.algorithms import parse_spec
 from privateer_core.algorithms.trial import TrialSpec
 from privateer_lab.simulation.simulate import make_simulation, run_to_end
-from privateer_server.algorithms.trial.group_sequential import critical_values, information
+from privateer_server.algorithms.trial.group_sequential import critical_values, information_fractions
 from privateer_server.algorithms.trial.power.planned_designs import build_designs
 from privateer_server.algorithms.trial.power.power_analysis import PowerAnalysis, analyze_power
 
@@ -63,7 +63,7 @@ def simulate_power(spec: TrialSpec, trials: int) -> tuple[float, float]:
     for seed in range(-(-trials // spec.segment_count)):
         evidence = run_to_end(make_simulation(spec, seed)).step.state.evidence
         critical = critical_values(
-            information(evidence.people, evidence.design.people), spec.algorithm.significance_level
+            information_fractions(evidence.people, evidence.design.people), spec.algorithm.significance_level
         )
         crossed = np.abs(np.nan_to_num(evidence.scores[:, :, 0])) > critical[:, None]
         shares.append(crossed.any(axis=0).mean())

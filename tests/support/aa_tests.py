@@ -14,7 +14,7 @@ from privateer_core.answer import Answer
 from privateer_core.policies.decisions import Arms
 from privateer_lab.simulation.scores import SeededNoise, encode_contexts
 from privateer_lab.simulation.simulation import draw_coins
-from privateer_server.algorithms.trial.group_sequential import critical_values, information
+from privateer_server.algorithms.trial.group_sequential import critical_values, information_fractions
 from privateer_server.rounds.loop import Schedule
 
 PEOPLE: Final = 6_000
@@ -114,7 +114,7 @@ def play_served(promise: str, deviation: float, segments: str, tests: int, seed:
                 arms.append(chosen)
                 ends.append(ends[-1] + step.batch_size)
                 step = schedule.close(step, release, int(rng.integers(2**63)))
-            looks = float(critical_values(information(np.array(ends[1:], float), PEOPLE), 0.05)[-1]) / 1.96
+            looks = float(critical_values(information_fractions(np.array(ends[1:], float), PEOPLE), 0.05)[-1]) / 1.96
             yield schedule.answer(step), looks * _welch(np.concatenate(rewards), np.concatenate(arms))
 
     return _sum_outcomes(play_tests())

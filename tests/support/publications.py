@@ -77,4 +77,6 @@ def published(
 def draining(spec: Spec, version: int, end_time: float = 2e9) -> Drain:
     """Return the drain of a publication after the horizon: participants get the best arm so far."""
     schedule = Schedule(spec)
-    return Drain(int(end_time), encode(schedule.follow(schedule.open(7).state, version, 7, asks=False).policy))
+    return Drain(
+        int(end_time), encode(schedule.open_next_step(schedule.open(7).state, version, 7, is_inviting=False).policy)
+    )

@@ -79,7 +79,9 @@ class LateSimulation(Simulation):
             if len(self.pending) < step.batch_size:
                 self.n_lost += len(self.pending)
                 self.pending = self.pending.select(np.arange(0))
-                self.step = self.schedule.follow(step.state, step.policy.version + 1, self._seed(), asks=False)
+                self.step = self.schedule.open_next_step(
+                    step.state, step.policy.version + 1, self._seed(), is_inviting=False
+                )
                 return
         super().close_round()
         self._opening_times.append(self.now)

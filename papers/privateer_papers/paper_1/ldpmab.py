@@ -8,7 +8,7 @@ import numpy as np
 from typing_extensions import override
 
 from privateer_core.algorithms import Algorithm
-from privateer_core.algorithms.partition import PartitionPolicy, PartitionSection, PartitionSpec, corners
+from privateer_core.algorithms.partition import PartitionPolicy, PartitionSection, PartitionSpec, bin_corners
 from privateer_core.answer.parts import BinMeans
 from privateer_core.arrays import Array, Bools, Coins, Ints
 from privateer_core.errors import SpecError
@@ -45,7 +45,7 @@ class EliminationLearner(CohortLearner[StateT]):
 
     @override
     def edges(self, state: Any) -> tuple[Array, Array]:
-        return corners(state.depths, state.paths, self.axes, self.spec.dimension)
+        return bin_corners(state.depths, state.paths, self.axes, self.spec.dimension)
 
     def halve_ready_bins(self, state: StateT, ready: Bools) -> StateT:
         """Return the state with bins halved that are ``ready``, (bins,), and undecided; halves start with no sums."""

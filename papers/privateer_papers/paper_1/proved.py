@@ -12,7 +12,7 @@ from pydantic import Field
 from typing_extensions import override
 
 from privateer_core.algorithms import Algorithm
-from privateer_core.algorithms.partition import PartitionPolicy, PartitionSection, PartitionSpec, corners
+from privateer_core.algorithms.partition import PartitionPolicy, PartitionSection, PartitionSpec, bin_corners
 from privateer_core.answer.parts import BinMeans
 from privateer_core.arrays import Array, Bools, Ints
 from privateer_core.errors import SpecError
@@ -219,7 +219,7 @@ class ProvedLearner(EliminationLearner[ProvedState]):
         density_bound 4 L times the integral of t over the bin, which is largest from a corner, and there at most
         volume sqrt(sum_j width_j^2 / 3) (Jensen).
         """
-        lower, upper = corners(depths, paths, self.axes, self.spec.dimension)
+        lower, upper = bin_corners(depths, paths, self.axes, self.spec.dimension)
         distance = np.sqrt(((upper - lower) ** 2).sum(axis=1) / 3)
         bounds = self._bounds
         return np.asarray(4 * bounds.lipschitz * bounds.density_bound * 0.5**depths * distance)

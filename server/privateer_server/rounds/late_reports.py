@@ -94,7 +94,7 @@ class EarlierPolicies:
         for row in self._store.rounds(name):
             facts = decode(row.facts, RoundFacts)
             # While late reports alone are taken, new choices are not reported.
-            if not (facts.cohort or facts.drains) and policy.accepts_decisions_of(row.version):
+            if not (facts.cohort or facts.is_draining) and policy.accepts_decisions_of(row.version):
                 starts[row.version] = facts.opened
 
         def delay_cdf(delays: Array) -> Array:

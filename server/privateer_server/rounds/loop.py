@@ -47,12 +47,12 @@ class Schedule:
     def close(self, step: Step, release: Any, seed: int, version: int | None = None, decided: PolicyMix = ()) -> Step:
         """Learn from a round's release, and open the next round; by default it has the next version."""
         next_version = step.policy.version + 1 if version is None else version
-        return self.follow(self.learn(step, release, decided), next_version, seed)
+        return self.open_next_step(self.learn(step, release, decided), next_version, seed)
 
     def miss(self, step: Step, seed: int, version: int | None = None, *, is_repeated: bool) -> Step:
         """Open the round after a missed round; ``is_repeated``: it asks other participants the same question."""
         next_version = step.policy.version + 1 if version is None else version
-        return self.follow(self.learn_from_miss(step, is_repeated=is_repeated), next_version, seed)
+        return self.open_next_step(self.learn_from_miss(step, is_repeated=is_repeated), next_version, seed)
 
     def learn(self, step: Step, release: Any, decided: PolicyMix = ()) -> Any:
         """Return the state after a round's release; ``decided`` has the policies whose decisions were reported."""
@@ -63,9 +63,9 @@ class Schedule:
         """Return the state after a missed round; ``is_repeated``: other participants are asked the same question."""
         return self.learner.miss(step.state, step.policy, is_repeated=is_repeated)
 
-    def follow(self, state: Any, version: int, seed: int, *, asks: bool = True) -> Step:
+    def open_next_step(self, state: Any, version: int, seed: int, *, is_inviting: bool = True) -> Step:
         """Open the next round of a state, or a last step with the best policy and no participants."""
-        open_round = self.learner.open_next_round if asks else self.learner.open_idle_round
+        open_round = self.learner.open_next_round if is_inviting else self.learner.open_idle_round
         return open_round(state, version, seed)
 
     def has_late_reports(self, step: Step) -> bool:

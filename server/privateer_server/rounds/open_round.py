@@ -48,7 +48,7 @@ class RoundFacts(msgspec.Struct, frozen=True):
     # ``asked`` participants who are drawn, or the participants of ``undecided`` boxes
     figures: dict[str, float]
     opened: float = 0.0  # when the round was published, in seconds since 1970
-    drains: bool = False  # whether it took only reports on earlier choices
+    is_draining: bool = False  # whether it took only reports on earlier choices
 
 
 @dataclass(frozen=True, repr=False)
@@ -189,14 +189,14 @@ def _publish_next(
         schedule = read_schedule(plan.spec)
         state = schedule.learner.apply_spec_change(state, closed.spec)
     next_version = closed.round.version + 1 if version is None else version
-    step = schedule.follow(state, next_version, secrets.randbits(63), asks=plan.hold != STOPPED)
+    step = schedule.open_next_step(state, next_version, secrets.randbits(63), is_inviting=plan.hold != STOPPED)
     if late_reports_end := _late_reports_end_time(closed, schedule, step, now):
         late_step = schedule.open_drain_round(step, secrets.randbits(63))
         if late_step.batch_size:
             best_policy = step.policy.by_context if isinstance(step.policy, GainPolicy) else step.policy
             step, drain = late_step, Drain(late_reports_end, encode(best_policy))
     if plan.hold and step.batch_size and not drain:
-        step = schedule.follow(state, next_version, secrets.randbits(63), asks=False)
+        step = schedule.open_next_step(state, next_version, secrets.randbits(63), is_inviting=False)
     next_round = _publish(schedule, step, new_key, now, drain)
     return replace(next_round, total=next_round.mechanism.resume(closed.mechanism, rest))
 

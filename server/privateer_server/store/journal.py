@@ -86,11 +86,11 @@ class Journal:
             self._database.lock(db, _WRITE_LOCK, experiment)
             db.execute(insert(DELETIONS).values(experiment=experiment, line=encode(line)).on_conflict_do_nothing())
             db.execute(delete(PUBLICATIONS).where(PUBLICATIONS.c.experiment == experiment))
-        self.tidy()
+        self.erase_old_states()
 
-    def tidy(self) -> None:
+    def erase_old_states(self) -> None:
         """Erase remains of earlier states of the journal, as far as the database can."""
-        self._database.tidy()
+        self._database.erase_old_states()
 
     def deletions(self) -> dict[str, LogLine]:
         """Return the log lines of deletions, by experiment."""

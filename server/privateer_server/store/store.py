@@ -138,7 +138,7 @@ class Store:
             db.execute(delete(EXPERIMENTS).where(EXPERIMENTS.c.name == name))
             self._rounds.notify(db, name)
         self._ids.forget(name)
-        self.tidy()
+        self.erase_old_states()
 
     def deleted_names(self) -> list[str]:
         """Return the names of deleted experiments."""
@@ -173,7 +173,7 @@ class Store:
         for change in changes:
             self._ids.note(change)
         if any(change.following for change in changes):
-            self.tidy()
+            self.erase_old_states()
 
     def lease(self, experiment: str) -> AbstractContextManager[bool]:
         """Hold the lease to close a round of an experiment; the context is false if another server has the lease.
@@ -244,7 +244,7 @@ class Store:
         is_token = and_(SPENT_TOKENS.c.expires == expires, SPENT_TOKENS.c.token == token)
         return self._read_scalar(select(SPENT_TOKENS.c.report).where(is_token))
 
-    def forget_tokens(self, now: float) -> bool:
+    def delete_some_expired_tokens(self, now: float) -> bool:
         """Delete a chunk of spent upload tokens whose keys have long expired; return whether more may remain."""
         return delete_expired(self._database, SPENT_TOKENS, now)
 
@@ -296,9 +296,9 @@ class Store:
         """Check the database and the consistency of its rows, without changes."""
         return examine_store(self._database, self._ids.table)
 
-    def tidy(self) -> None:
+    def erase_old_states(self) -> None:
         """Erase remains of earlier states of the data, as far as the database can."""
-        self._database.tidy()
+        self._database.erase_old_states()
 
     def last_backup(self) -> BackupRecord:
         """Return the record of the last backups."""

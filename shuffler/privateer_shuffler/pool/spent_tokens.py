@@ -67,7 +67,7 @@ class SpentTokens:
         """Return the hash of a nonce."""
         return hashlib.blake2b(nonce, digest_size=_HASH_BYTES, key=self._key).digest()
 
-    def knows(self, nonce: bytes, expires: int) -> bool:
+    def is_known_spent(self, nonce: bytes, expires: int) -> bool:
         """Whether a token with this nonce is known to be spent, without waiting; a round decides on its report."""
         return self.is_spent(self.hash(nonce), expires)
 
@@ -80,7 +80,7 @@ class SpentTokens:
         has_more = False
         with suppress(OSError, sqlite3.Error):  # if the disk or the database fails, try again later
             has_more = delete_expired(self._database, SPENT, self._clock.now())
-        self._database.tidy()
+        self._database.erase_old_states()
         return has_more
 
     async def delete_expired_periodically(self) -> None:
@@ -114,7 +114,7 @@ class FiledTokens(SpentTokens):
         if rows:
             with self._database.transaction() as db:
                 db.execute(_INSERT_SPENT, rows)
-            self._database.tidy()
+            self._database.erase_old_states()
         self.recent.difference_update(row["token"] for row in rows)
 
     def examine(self) -> SpentFindings:

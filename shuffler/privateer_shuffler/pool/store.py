@@ -73,9 +73,9 @@ class PoolStore(ABC):
     def __init__(self, database: Database, spent_tokens: SpentTokens | None) -> None:
         self._database, self._tokens = database, spent_tokens
 
-    def knows(self, nonce: bytes, expires: int) -> bool:
+    def is_known_spent(self, nonce: bytes, expires: int) -> bool:
         """Whether an upload token is known to be spent, without waiting; a round decides on its report."""
-        return self._tokens is not None and self._tokens.knows(nonce, expires)
+        return self._tokens is not None and self._tokens.is_known_spent(nonce, expires)
 
     def load_last_publication(self, experiment: str) -> LastPublication | None:
         """Return the newest publication with accepted reports, or None."""
@@ -86,13 +86,13 @@ class PoolStore(ABC):
         row = {"experiment": experiment, "version": publication.version, "digest": publication.digest, "over": False}
         with self._database.transaction() as db:
             db.execute(_UPSERT_LAST, row)
-        self._database.tidy()
+        self._database.erase_old_states()
 
     def end_version(self, experiment: str, version: int) -> None:
         """Store that a version takes no further batch; durable when this returns."""
         with self._database.transaction() as db:
             db.execute(_END_VERSION, {"name": experiment, "ended": version})
-        self._database.tidy()
+        self._database.erase_old_states()
 
     @abstractmethod
     async def open_stored_rounds(self, opened: Collection[bytes]) -> Sequence[Pool]:

@@ -114,7 +114,7 @@ def test_all_rounds_have_the_same_directions_but_as_published():
     for name, spec in SPECS.items():
         schedule = Schedule(spec)
         step = schedule.open(3)
-        policies: list[Any] = [schedule.follow(step.state, 2, seed).policy for seed in (5, 6)]
+        policies: list[Any] = [schedule.open_next_step(step.state, 2, seed).policy for seed in (5, 6)]
         assert np.allclose(policies[0].gradient_axes, policies[1].gradient_axes) is (name != "published")
 
 

@@ -135,7 +135,7 @@ def test_a_trial_that_is_over_has_no_questions() -> None:
     """The arm is then the segment's, whatever the coins."""
     spec = TrialSpec.instances()["local-asked"]
     schedule = Schedule(spec)
-    last: Any = schedule.follow(schedule.open(5).state, 2, 5, asks=False).policy
+    last: Any = schedule.open_next_step(schedule.open(5).state, 2, 5, is_inviting=False).policy
     last.check(spec)
     coins = np.random.default_rng(4).integers(0, 2**32, 500, dtype=np.uint32)
     assert last.questions == ()

@@ -113,7 +113,7 @@ def test_a_checkup_finds_a_damaged_file(tmp_path: Path) -> None:
     database = SqliteDatabase(open_database(path, kind))
     with database.transaction() as db:
         db.execute(insert(PETS), [CAT | {"name": f"{number}", "body": bytes(3000)} for number in range(50)])
-    database.tidy()
+    database.erase_old_states()
     with path.open("r+b") as file:
         file.seek(8 * 4096)
         file.write(bytes([77]) * 4096 * 8)
@@ -134,6 +134,6 @@ def test_erased_rows_leave_no_bytes_after_tidying(tmp_path: Path) -> None:
     assert any(secret in file.read_bytes() for file in tmp_path.iterdir())
     with database.transaction() as db:
         db.execute(PETS.delete())
-    database.tidy()
+    database.erase_old_states()
     assert not any(secret in file.read_bytes() for file in tmp_path.iterdir())
     database.close()

@@ -49,7 +49,7 @@ with database.driver() as db:
             break
 for turn in range(10**9):
     if turn % 50 == 0:
-        database.tidy()
+        database.erase_old_states()
     with database.transaction() as db:
         db.exec_driver_sql("UPDATE rows SET twin = twin + 1")
 """
@@ -179,7 +179,7 @@ def test_a_service_leaves_the_file_as_it_is_while_somebody_reads_it(tmp_path: Pa
     assert view is not None
     before = path.read_bytes()
     put(2, LOG_BYTES_MAX + 1)
-    database.tidy()
+    database.erase_old_states()
     with view.driver() as db:
         assert (path.read_bytes(), db.execute("SELECT id FROM rows").fetchall()) == (before, [(1,)])
     assert (log.stat().st_size > LOG_BYTES_MAX, sorted(entry.name for entry in tmp_path.iterdir())) == (
@@ -187,7 +187,7 @@ def test_a_service_leaves_the_file_as_it_is_while_somebody_reads_it(tmp_path: Pa
         ["some.db", "some.db-wal"],
     )
     view.close()
-    database.tidy()
+    database.erase_old_states()
     assert log.stat().st_size == 0
     put(3, LOG_BYTES_MAX + 1)
     assert log.stat().st_size == 0
@@ -212,7 +212,7 @@ def test_a_large_database_is_examined_in_little_memory(tmp_path: Path, with_log:
     with database.transaction() as db:
         for row in range(64):
             db.exec_driver_sql("INSERT INTO rows VALUES (?, 0, zeroblob(1000000))", (row,))
-    database.tidy()
+    database.erase_old_states()
     if with_log:
         with database.transaction() as db:
             db.exec_driver_sql("INSERT INTO rows VALUES (100, 0, zeroblob(1000))")

@@ -126,7 +126,10 @@ def folder(tmp_path: Path) -> Path:
 async def test_a_folder_of_the_earlier_version_is_continued(folder: Path) -> None:
     store = FolderStore(folder, open_history(folder), FiledTokens(folder))
     assert store.load_last_publication("spring") == LastPublication(2, b"d" * 32)
-    assert (store.knows(b"nonce", 4_000_000_000), store.knows(b"another", 4_000_000_000)) == (True, False)
+    assert (store.is_known_spent(b"nonce", 4_000_000_000), store.is_known_spent(b"another", 4_000_000_000)) == (
+        True,
+        False,
+    )
     (pool,) = await store.open_stored_rounds([])
     assert (pool.n_held, pool.round.experiment, pool.is_full) == (1, "spring", False)
     assert (await pool.hold(sealed_reports(3))).refused == {"unavailable": 1}

@@ -126,14 +126,14 @@ class ObservedRound:
     variances: Array  # shape (arms, parts): of noise in them; infinite where nobody was asked
     means: Array  # shape (arms, terms): the terms that residuals were measured from
     arms: ArmShares  # who got which arm
-    together: bool  # whether all sums are over the same people, so that they vary together
+    has_joint_sums: bool  # whether all sums are over the same people, so that they vary together
     counts: Array  # shape (arms, terms): people by arm and cell, where they are known exactly; else empty
 
     def statistics(self, questions: Questions, masses: Array) -> tuple[Array, Array]:
         """Return information (arms, terms, terms) and scores (arms, terms) of the terms."""
         products = FeatureProducts.from_weights(questions, self._weighted(masses))
         precisions = 1 / np.maximum(self.variances, _EXACT_COUNT_VARIANCE)
-        spread = self.arms.spread if self.together else np.zeros(len(self.sums))
+        spread = self.arms.spread if self.has_joint_sums else np.zeros(len(self.sums))
         information, scores = products.statistics(questions, precisions, self.sums, spread)
         return information, scores + np.einsum("kij,kj->ki", information, self.means)
 

@@ -156,7 +156,7 @@ def thompson_draw(mean: Array, standard_deviation: Array, active: Bools, wholes:
     return np.asarray(np.arange(mean.shape[1]) == draws.argmax(axis=1)[:, None], np.float64)
 
 
-def thresholds(shares: Array, active: Bools) -> NDArray[np.uint32]:
+def compute_slot_thresholds(shares: Array, active: Bools) -> NDArray[np.uint32]:
     """Return a layout's slot thresholds, (bins, arms - 1), for shares (bins, arms); inactive arms have share 0."""
     edges = np.rint(np.cumsum(shares, axis=1)[:, :-1] * UNIT).astype(np.uint32)
     # Rounding must not leave coins to a dropped last arm.

@@ -8,7 +8,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from privateer_core.algorithms.partition import DEPTH_MAX, corners
+from privateer_core.algorithms.partition import DEPTH_MAX, bin_corners
 from privateer_core.spec.columns import MISSING_PLACE, Block, find_levels_in_boxes
 
 Array = NDArray[np.float64]
@@ -168,7 +168,7 @@ class BinTree:
 
     def corners(self, dimension: int) -> tuple[Array, Array]:
         """Return lower and upper corners of the bins, (bins, dimension) each."""
-        return corners(self.depths, self.paths, self.axes, dimension)
+        return bin_corners(self.depths, self.paths, self.axes, dimension)
 
     def all_axes(self, dimension: int) -> Ints:
         """Return a column for each of `DEPTH_MAX` levels, as policies have them."""

@@ -20,7 +20,7 @@ from privateer_core.primitives.questions import KeyedMeans
 from privateer_core.spec.arms import PlannedRound
 from privateer_core.spec.context import describe_box, find_inhabited_boxes, name_columns
 from privateer_server.algorithms import NewRound, RoundsLearner
-from privateer_server.algorithms.partition.allocation import thresholds
+from privateer_server.algorithms.partition.allocation import compute_slot_thresholds
 from privateer_server.algorithms.partition.round_estimates import expected_key_shares
 
 Array = NDArray[np.float64]
@@ -147,7 +147,7 @@ class CohortLearner(RoundsLearner[PartitionSpec, S, PartitionPolicy]):
             about the wholes.
         rate, bins: as of `build_policy_from_coins`.
         """
-        layout = Layout(next_round.seed, thresholds(shares, bins["active"][bins["bins"]]))
+        layout = Layout(next_round.seed, compute_slot_thresholds(shares, bins["active"][bins["bins"]]))
         key_shares = people[:, None] * expected_key_shares(self.spec, shares, next_round.cohort)
         masses = sum_by_parent(key_shares, bins.get("wholes"))
         expected_shares = (min(1.0, float(masses.sum())), float(np.max(masses, initial=0.0)))

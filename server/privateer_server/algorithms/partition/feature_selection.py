@@ -7,7 +7,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from privateer_core.algorithms.partition import DEPTH_MAX, PartitionPolicy, PartitionSpec, corners
+from privateer_core.algorithms.partition import DEPTH_MAX, PartitionPolicy, PartitionSpec, bin_corners
 from privateer_core.answer.parts import FeatureSelection
 from privateer_core.primitives.contributions import KeyedRelease
 from privateer_core.privacy.cell_reports import required_participants
@@ -69,7 +69,7 @@ def build_feature_cells(spec: PartitionSpec) -> tuple[FeatureCells, ...]:
         levels, leaves = _build_tree(feature.blocks)
         axes = np.append(first_column + np.array(levels, np.int64), np.zeros(DEPTH_MAX - len(levels), np.int64))
         depths, paths = (np.array(numbers, np.int64) for numbers in zip(*leaves, strict=True))
-        box = corners(depths, paths, axes, spec.dimension)
+        box = bin_corners(depths, paths, axes, spec.dimension)
         blocks = first_block + np.arange(len(feature.blocks))
         feature_cells.append(FeatureCells(name, blocks, axes, depths, paths, *box, space.expected_shares(*box)))
         first_block, first_column = first_block + len(feature.blocks), first_column + feature.columns
@@ -149,7 +149,9 @@ class FeatureSelector:
         n_asked = selection.asked + release.reports * (np.arange(len(self.cells)) == feature)
         return replace(selection, population=population, evidence=evidence, asked=n_asked)
 
-    def close_if_enough(self, selection: Selection, spread: int, prior: PriorScale, n_own_reports: int) -> Selection:
+    def close_if_enough(
+        self, selection: Selection, spread_index: int, prior: PriorScale, n_own_reports: int
+    ) -> Selection:
         """Close the selection if enough were asked: keep features of the largest gain, or all if no gain is clear.
 
         spread: place of the spread in use.
@@ -157,23 +159,25 @@ class FeatureSelector:
         n_own_reports: reports of the experiment's own participants.
         """
         people = self._spec.experiment.horizon + sum(source.participants for source in self._spec.sources)
-        if selection.asked.min() == 0 or selection.asked.sum() < min_people_asked(people):
+        if selection.asked.min() == 0 or selection.asked.sum() < min_participants_asked(people):
             return selection
         evidence = selection.evidence.standardized(prior)
-        gains = np.array([self._log_likelihood_gain(evidence, feature, spread) for feature in range(len(self.cells))])
+        gains = np.array(
+            [self._log_likelihood_gain(evidence, feature, spread_index) for feature in range(len(self.cells))]
+        )
         is_kept = np.full(len(self.cells), gains.max() < _CLEAR_LOG_GAIN)
         best = np.argsort(-gains, kind="stable")[:_MAX_FEATURES]
         is_kept[best[gains[best] > _MIN_LOG_GAIN]] = True
         return replace(selection, open=False, gains=gains, kept=is_kept, ended=n_own_reports)
 
-    def _log_likelihood_gain(self, evidence: BinEvidence, feature: int, spread: int) -> float:
+    def _log_likelihood_gain(self, evidence: BinEvidence, feature: int, spread_index: int) -> float:
         """Return the log likelihood ratio between models with and without variation over a feature."""
         feature_space, columns = self._space.select_blocks(self.cells[feature].blocks)
         is_feature_cell = np.zeros(len(evidence.precision), np.bool_)
         is_feature_cell[self.rows(feature)] = True
         varying = self._observations(evidence, columns, is_feature_cell)
         constant = self._observations(evidence, columns, np.zeros_like(is_feature_cell))
-        kernel = Kernel(usual_lengths(feature_space.parts), spread, feature_space)
+        kernel = Kernel(usual_lengths(feature_space.parts), spread_index, feature_space)
         return varying.log_density(varying.fit_kernel(kernel)) - constant.log_density(kernel)
 
     def observations(
@@ -211,9 +215,11 @@ class FeatureSelector:
         return FeatureSelection(n_asked, features, kept_names, gains)
 
 
-def min_people_asked(people: int) -> float:
+def min_participants_asked(n_participants: int) -> float:
     """Return the minimum number of participants who are asked about one feature at a time."""
-    return _ASKED_SHARE * people * float(min(1.0, (_REFERENCE_PEOPLE / people) ** (1 - _GROWTH_EXPONENT)))
+    return (
+        _ASKED_SHARE * n_participants * float(min(1.0, (_REFERENCE_PEOPLE / n_participants) ** (1 - _GROWTH_EXPONENT)))
+    )
 
 
 def _build_tree(blocks: tuple[Block, ...]) -> tuple[list[int], list[tuple[int, int]]]:
@@ -221,7 +227,7 @@ def _build_tree(blocks: tuple[Block, ...]) -> tuple[list[int], list[tuple[int, i
     first = blocks[0]
     if first.codes:
         deepest = min(_MAX_CODE_BITS, first.columns)
-        return list(range(deepest)), list(_leaves(first, deepest))
+        return list(range(deepest)), list(_iterate_leaves(first, deepest))
     halvings = min(_N_NUMBER_HALVINGS, first.halvings)
     quarters = range(1 << halvings)
     if len(blocks) == 1:
@@ -230,12 +236,12 @@ def _build_tree(blocks: tuple[Block, ...]) -> tuple[list[int], list[tuple[int, i
     return [1] + [0] * halvings, [*((halvings + 1, quarter) for quarter in quarters), (1, 1)]
 
 
-def _leaves(block: Block, deepest: int) -> Iterator[tuple[int, int]]:
+def _iterate_leaves(block: Block, max_depth: int) -> Iterator[tuple[int, int]]:
     """Yield depth and path of the largest halves that hold one level, or have the maximum depth."""
     codes, pending = np.array(block.codes), [(0, 0)]
     while pending:
         depth, path = pending.pop()
-        if depth < deepest and (codes >> (block.columns - depth) == path).sum() > 1:
+        if depth < max_depth and (codes >> (block.columns - depth) == path).sum() > 1:
             pending += [(depth + 1, 2 * path + 1), (depth + 1, 2 * path)]
         else:
             yield depth, path

@@ -40,8 +40,8 @@ from privateer_server.algorithms.partition.splitting import (
     SplittingRule,
     keep_whole,
     locate_asked_parts,
-    number_wholes,
-    subdivide,
+    number_parents,
+    split_undecided_bins,
 )
 from privateer_server.algorithms.partition.state import PartitionState
 
@@ -90,7 +90,7 @@ class PartitionLearner(CohortLearner[PartitionState]):
             tree=BinTree.root(),
             active=self.playable[None, :],
             evidence=BinEvidence.empty(1, n_arms),
-            population=CohortShares.in_one_bin(len(self.cohorts)),
+            population=CohortShares.from_one_bin(len(self.cohorts)),
             hyperparameters=Hyperparameters(usual_lengths(self.space.parts), usual_spread),
             posterior=BinPosterior(np.zeros((1, n_arms)), np.ones((1, n_arms)), 0),
             discounted=self.forgetting.start(n_arms),
@@ -179,7 +179,7 @@ class PartitionLearner(CohortLearner[PartitionState]):
             return self._ask_about_feature(state, state.selection, next_round)
         in_key, process = self.spec.privacy.arm_in_key, self.process(state)
         if in_key:
-            parts = subdivide(process, state.active, self.space, self.splitting)
+            parts = split_undecided_bins(process, state.active, self.space, self.splitting)
         else:
             parts = keep_whole(state.tree, state.means(is_asking=next_round.batch_size > 0))
         rows = parts.rows
@@ -198,7 +198,7 @@ class PartitionLearner(CohortLearner[PartitionState]):
         people = (state.population.shares[self.cohorts.index(next_round.cohort), rows] * parts.shares)[bins]
         tree: dict[str, Any] = {"axes": parts.tree.all_axes(self.spec.dimension), "depths": parts.tree.depths}
         tree |= {"paths": parts.tree.paths, "active": active, "bins": bins}
-        tree["wholes"] = number_wholes(rows[bins]) if in_key else None
+        tree["wholes"] = number_parents(rows[bins]) if in_key else None
         return self.build_policy_from_shares(next_round, shares, people, state.prior.rate, **tree)
 
     def _ask_about_feature(self, state: PartitionState, selection: Selection, next_round: NewRound) -> PartitionPolicy:

@@ -210,7 +210,7 @@ class Observations:
 
     def _climb(self, best: Kernel, value: float, move: int, factor_cache: Factors) -> tuple[Kernel, float]:
         """Return the last kernel in one direction on the grids whose log density rises, and that log density."""
-        while (step := _neighbour(best, move)) is not None:
+        while (step := _find_neighbour_kernel(best, move)) is not None:
             log_density = self.log_density(step, factor_cache)
             if log_density <= value:
                 break
@@ -226,7 +226,7 @@ def observe_bins(lower: Array, upper: Array, precision: Array, moment: Array) ->
     return Observations(lower, upper, information, moment.T)
 
 
-def _neighbour(kernel: Kernel, move: int) -> Kernel | None:
+def _find_neighbour_kernel(kernel: Kernel, move: int) -> Kernel | None:
     """Return the neighbouring kernel on the grids of a feature's length or the spread; None beyond the ends."""
     index, step = move // 2, 1 - 2 * (move % 2)
     if index == len(kernel.lengths):

@@ -35,7 +35,7 @@ class CohortShares:
     precision: Array
 
     @classmethod
-    def in_one_bin(cls, cohorts: int) -> "CohortShares":
+    def from_one_bin(cls, cohorts: int) -> "CohortShares":
         """Return cohorts whose participants are all in a single bin."""
         return cls(np.ones((cohorts, 1)), np.full((cohorts, 1), math.inf))
 

@@ -73,7 +73,9 @@ class Subdivision:
     mean: Array  # shape (parts, arms): posterior means of values
 
 
-def subdivide(process: BinProcess, active: NDArray[np.bool_], space: Space, splitting: SplittingRule) -> Subdivision:
+def split_undecided_bins(
+    process: BinProcess, active: NDArray[np.bool_], space: Space, splitting: SplittingRule
+) -> Subdivision:
     """Return the parts of bins after undecided ones are halved a few times; ``active`` is (bins, arms)."""
     tree, rows = process.tree, np.arange(len(process.tree))
     for _ in range(_N_SUBDIVISION_LEVELS):
@@ -107,7 +109,7 @@ def _build_subdivision(rows: Ints, tree: BinTree, space: Space, process: BinProc
     return Subdivision(rows, tree, shares, process.means(rows, tree))
 
 
-def number_wholes(rows: Ints) -> Ints:
+def number_parents(rows: Ints) -> Ints:
     """Return the number of each part's bin, in order; shape (parts,)."""
     return np.asarray(np.unique(rows, return_inverse=True)[1].reshape(-1), np.int64)
 

@@ -21,7 +21,7 @@ CHOSEN_AFTER: Final = 0.4
 """Share of the planned people after whose look arms are chosen: data that chose an arm flatters it."""
 
 
-def allocate(evidence: TrialEvidence, rule: str, floor: float, n_trials: int = 1) -> Array:
+def allocate_arms(evidence: TrialEvidence, rule: str, floor: float, n_trials: int = 1) -> Array:
     """Return shares of the arms in the next epoch, (J, K + 1), by an allocation rule with a minimum share of an arm.
 
     The evidence is about segments, or about all participants as one segment. It may be of several trials, one after the
@@ -125,7 +125,7 @@ def _segment_values(sums: Sums) -> tuple[Array, Array]:
     means = HitValues.shrunk(sums)
     mean_centre = best_centres(sums, means).mean(axis=1, keepdims=True)
     centre = np.broadcast_to(mean_centre, means.mean.shape)
-    small_values, small_variances = estimate_from_people(sums, HitValues.of_arms(sums), centre)
+    small_values, small_variances = estimate_from_people(sums, HitValues.from_arms(sums), centre)
     values = np.where(is_ready, factor * sums.means, small_values)
     variances = np.where(is_ready, np.square(factor) * own_variances, small_variances)
     return _arrange_by_arm(values), _arrange_by_arm(variances)

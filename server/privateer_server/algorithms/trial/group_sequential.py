@@ -39,9 +39,9 @@ class _Walk:
     critical: Array
 
 
-def information(people: Array, planned: float) -> tuple[float, ...]:
+def information_fractions(n_participants: Array, n_planned: float) -> tuple[float, ...]:
     """Return the public information fractions t of looks after so many people."""
-    return tuple(np.minimum(1.0, people / planned).tolist())
+    return tuple(np.minimum(1.0, n_participants / n_planned).tolist())
 
 
 def critical_values(times: tuple[float, ...], alpha: float) -> Array:
@@ -86,11 +86,11 @@ def list_effective_looks(times: tuple[float, ...], alpha: float) -> list[Look]:
     looks_with_boundary: list[Look] = []
     last_look = Look(0.0, 0.0, 0.0, np.zeros(1), np.ones(1))
     for n_looks in range(1, len(times) + 1):
-        walk = _walk(times[:n_looks], (alpha,))
+        walk = _advance_walk(times[:n_looks], (alpha,))
         if walk.time > last_look.time:
             start, mass = last_look.points, last_look.mass
             if looks_with_boundary:
-                previous = _walk(times[: n_looks - 1], (alpha,))
+                previous = _advance_walk(times[: n_looks - 1], (alpha,))
                 start, mass = _build_grid(previous.edges)[0], (previous.density * _simpson_weights(previous.edges))[0]
             last_look = Look(last_look.time, walk.time, float(walk.edges[0]), start, mass)
             looks_with_boundary.append(last_look)
@@ -122,17 +122,17 @@ def _smallest_crossed_alpha(critical: Array, scores: Array) -> Array:
 def _walk_looks(times: tuple[float, ...], alphas: tuple[float, ...]) -> _Walk:
     """Return the walk after all looks, computed look by look to use the cache."""
     for n_looks in range(len(times)):
-        _walk(times[:n_looks], alphas)
-    return _walk(times, alphas)
+        _advance_walk(times[:n_looks], alphas)
+    return _advance_walk(times, alphas)
 
 
 @lru_cache(maxsize=128)
-def _walk(times: tuple[float, ...], alphas: tuple[float, ...]) -> _Walk:
+def _advance_walk(times: tuple[float, ...], alphas: tuple[float, ...]) -> _Walk:
     """Return the walk after the last of these looks, from the cached walk after the look before."""
     levels = np.array(alphas)
     if not times:
         return _Walk(0.0, np.zeros(len(levels)), np.ones((len(levels), 1)), np.zeros((len(levels), 0)))
-    walk, time = _walk(times[:-1], alphas), times[-1]
+    walk, time = _advance_walk(times[:-1], alphas), times[-1]
     if time - walk.time < _MIN_INFORMATION_STEP:
         return _Walk(walk.time, walk.edges, walk.density, _append_column(walk.critical, np.full(len(levels), np.inf)))
     spent_alpha = levels * (time**2 - walk.time**2)

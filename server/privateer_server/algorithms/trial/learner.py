@@ -16,7 +16,7 @@ from privateer_core.errors import SpecError
 from privateer_core.policies.expected_rewards import ExpectedRewards
 from privateer_core.primitives.contributions import CellHits
 from privateer_server.algorithms import NewRound, RoundsLearner
-from privateer_server.algorithms.trial.allocation import CHOSEN_AFTER, Holdout, allocate
+from privateer_server.algorithms.trial.allocation import CHOSEN_AFTER, Holdout, allocate_arms
 from privateer_server.algorithms.trial.decisions import TrialFindings, find_stopping_rule
 from privateer_server.algorithms.trial.evidence.trial_evidence import TrialEvidence
 from privateer_server.algorithms.trial.power.planned_designs import build_designs
@@ -100,7 +100,7 @@ class TrialLearner(RoundsLearner[TrialSpec, TrialState, TrialPolicy]):
     def _allocate_arms(self, state: TrialState) -> Array:
         """Return shares of the next epoch by segment, and of all segments together as a single segment."""
         rule, floor = self.spec.algorithm.allocation, self.spec.min_arm_share
-        return np.concatenate([allocate(rows, rule, floor) for rows in (state.evidence, *state.everybody[:1])])
+        return np.concatenate([allocate_arms(rows, rule, floor) for rows in (state.evidence, *state.everybody[:1])])
 
     def _begin_holdout(self, evidence: TrialEvidence, findings: TrialFindings) -> Holdout | None:
         """Return a holdout of choosing by segment against a constant arm, if it is time and there are segments."""

@@ -14,7 +14,7 @@ from privateer_server.algorithms.trial.allocation import Holdout
 from privateer_server.algorithms.trial.evidence.epochs import Epoch, stable_weights
 from privateer_server.algorithms.trial.evidence.trial_evidence import TrialEvidence
 from privateer_server.algorithms.trial.evidence.weighted_sums import Sums
-from privateer_server.algorithms.trial.group_sequential import critical_values, information
+from privateer_server.algorithms.trial.group_sequential import critical_values, information_fractions
 from privateer_server.algorithms.trial.power.planned_designs import TrialDesigns
 from privateer_server.algorithms.trial.treatment_effects import choose_people_shares, estimate_asked_shares
 
@@ -90,7 +90,7 @@ class SampleRatio:
         arms = self.scores.shape[1]
         # Two arms' counts mirror each other: one test.
         level = ALERT_PROBABILITY if arms == 2 else ALERT_PROBABILITY / arms
-        critical = critical_values(information(self.people, self.planned), level)
+        critical = critical_values(information_fractions(self.people, self.planned), level)
         return bool((np.abs(self.scores) > critical[:, None]).any())
 
 

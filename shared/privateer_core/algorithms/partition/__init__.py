@@ -3,10 +3,18 @@
 from typing import Final
 
 from privateer_core.algorithms import Algorithm
-from privateer_core.algorithms.partition.bins import DEPTH_MAX, corners, sum_by_parent
+from privateer_core.algorithms.partition.bins import DEPTH_MAX, bin_corners, sum_by_parent
 from privateer_core.algorithms.partition.policy import PartitionPolicy
 from privateer_core.algorithms.partition.spec import PartitionSection, PartitionSpec
 
 ALGORITHM: Final = Algorithm(PartitionSpec, PartitionPolicy)
 
-__all__ = ["ALGORITHM", "DEPTH_MAX", "PartitionPolicy", "PartitionSection", "PartitionSpec", "corners", "sum_by_parent"]
+__all__ = [
+    "ALGORITHM",
+    "DEPTH_MAX",
+    "PartitionPolicy",
+    "PartitionSection",
+    "PartitionSpec",
+    "bin_corners",
+    "sum_by_parent",
+]

@@ -52,7 +52,7 @@ class Bins:
 
     def edges(self) -> tuple[Array, Array]:
         """Return lower and upper corners of the bins, each (bins, d)."""
-        return corners(self.depths, self.paths, self.axes, self.dimension)
+        return bin_corners(self.depths, self.paths, self.axes, self.dimension)
 
     def enclosing_bins(self, other: "Bins", bins: Ints) -> Ints:
         """Return the bin of another partition that contains each of ``bins``, or -1."""
@@ -73,7 +73,7 @@ class Bins:
         return bool(self.starts[0] == 0 and ends[-1] == 1 << DEPTH_MAX and (self.starts[1:] == ends[:-1]).all())
 
 
-def corners(depths: Ints, paths: Ints, axes: Ints, dimension: int) -> tuple[Array, Array]:
+def bin_corners(depths: Ints, paths: Ints, axes: Ints, dimension: int) -> tuple[Array, Array]:
     """Return lower and upper corners of bins, (bins, d); ``axes`` as in `PartitionPolicy`, or as many as needed."""
     lower = np.zeros((len(depths), dimension))
     width = np.ones_like(lower)

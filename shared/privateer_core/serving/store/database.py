@@ -120,7 +120,7 @@ class Database(ABC):
         """Return the database's version, size, and whether it is undamaged."""
 
     @abstractmethod
-    def tidy(self) -> None:
+    def erase_old_states(self) -> None:
         """Erase earlier states of the data, as far as a service can; a later call may do the rest."""
 
     @abstractmethod

@@ -158,7 +158,7 @@ class PostgresDatabase(Database):
         return DatabaseFacts(version, size, not failures)
 
     @override
-    def tidy(self) -> None:
+    def erase_old_states(self) -> None:
         """Do nothing, since only the operator of PostgreSQL can erase earlier states."""
 
     @override

@@ -97,7 +97,9 @@ class SqliteDatabase(Database):
                 if self._raw_connection.in_transaction:
                     self._raw_connection.rollback()
                 raise
-            with suppress(OSError, sqlite3.Error):  # what is committed stands; a later commit or `tidy` does it
+            with suppress(
+                OSError, sqlite3.Error
+            ):  # what is committed stands; a later commit or `erase_old_states` does it
                 if self._path and log_path(self._path).stat().st_size > LOG_BYTES_MAX:
                     empty_log(self._raw_connection, self._path)
 
@@ -122,7 +124,7 @@ class SqliteDatabase(Database):
             return read_facts(db)
 
     @override
-    def tidy(self) -> None:
+    def erase_old_states(self) -> None:
         """Empty the write-ahead log, which keeps earlier states of the data; on a full disk a later call does this."""
         with suppress(sqlite3.Error, OSError), self.driver() as db:
             if self._has_writes and self._path:

@@ -59,7 +59,7 @@ def apply_change(spec: Any, change: Any, step: Step, rng: np.random.Generator) -
     after = change(spec)
     schedule = Schedule(after)
     state = schedule.learner.apply_spec_change(step.state, spec)
-    first = schedule.follow(state, step.policy.version + 1, int(rng.integers(2**62)))
+    first = schedule.open_next_step(state, step.policy.version + 1, int(rng.integers(2**62)))
     deciders = [step.policy, first.policy]
     release = released(after, first, deciders, rng)
     assert release.reports == first.batch_size

@@ -10,9 +10,9 @@ from privateer_core.primitives.public_coins import UNIT, Layout
 from privateer_server.algorithms.partition.allocation import (
     Allocation,
     best_probabilities,
+    compute_slot_thresholds,
     select_best_arm,
     thompson_draw,
-    thresholds,
 )
 from privateer_server.algorithms.partition.bin_tree import BinTree, Space
 from privateer_server.algorithms.partition.gaussian_process import BinEvidence, BinProcess
@@ -58,7 +58,7 @@ def test_thresholds_give_dropped_arms_nothing(seed, arms):
     active[:, rng.integers(arms)] = True
     shares = active * rng.random((7, arms)) ** 4 + 1e-12 * active
     shares /= shares.sum(axis=1, keepdims=True)
-    layout_shares = Layout(1, thresholds(shares, active)).shares
+    layout_shares = Layout(1, compute_slot_thresholds(shares, active)).shares
     assert (layout_shares[~active] == 0).all()
     assert layout_shares == pytest.approx(shares, abs=2 / UNIT)
 

@@ -56,7 +56,7 @@ def test_a_longer_horizon_keeps_the_state(model: Any) -> None:
     step = play_rounds(before, 8, by_half)
     after = Schedule(extend_horizon(before, 40_000))
     assert after.learner.apply_spec_change(step.state, before) is step.state
-    assert after.follow(step.state, 9, 1).batch_size == 1000
+    assert after.open_next_step(step.state, 9, 1).batch_size == 1000
 
 
 @pytest.mark.parametrize("model", MODELS)
@@ -69,10 +69,10 @@ def test_a_retired_arm_keeps_its_evidence_without_a_share(model: Any) -> None:
     assert np.array_equal(state.evidence.precision, step.state.evidence.precision)
     assert not state.active[:, 0].any()
     assert state.active.any(axis=1).all()
-    policy: Any = schedule.follow(state, 9, 1).policy
+    policy: Any = schedule.open_next_step(state, 9, 1).policy
     policy.check(after)
     assert not policy.shares[:, 0].any()
-    final: Any = schedule.follow(state, 9, 1, asks=False).policy
+    final: Any = schedule.open_next_step(state, 9, 1, is_inviting=False).policy
     assert set(final.active.argmax(axis=1)) <= {1, 2}
 
 
@@ -87,13 +87,13 @@ def test_an_added_arm_that_is_best_is_found(model: Any) -> None:
     state: Any = schedule.learner.apply_spec_change(step.state, before)
     assert not state.evidence.precision[:, 3].any()
     assert np.array_equal(state.evidence.precision[:, :3], step.state.evidence.precision)
-    final: Any = schedule.follow(state, 7, 1, asks=False).policy
+    final: Any = schedule.open_next_step(state, 7, 1, is_inviting=False).policy
     assert not final.active[:, 3].any()
-    step = schedule.follow(state, 7, 1)
+    step = schedule.open_next_step(state, 7, 1)
     assert step.policy.shares[:, 3].max() > 0.05
     for _ in range(12):
         step = schedule.close(step, released(step.policy, step.batch_size, with_better, rng), int(rng.integers(2**62)))
-    policy: Any = schedule.follow(step.state, 30, 1, asks=False).policy
+    policy: Any = schedule.open_next_step(step.state, 30, 1, is_inviting=False).policy
     arms = policy.decide(rng.random((1000, 2)), rng.integers(0, 2**32, 1000, dtype=np.uint32)).arms
     assert (arms == 3).mean() > 0.9
 
@@ -111,7 +111,7 @@ def test_sources_say_nothing_about_an_added_arm() -> None:
     assert [source.shares[-1] for source in after.sources] == [0.0, 0.0]
     schedule = Schedule(after)
     state = schedule.learner.apply_spec_change(Schedule(before).open(0).state, before)
-    step = schedule.follow(state, 2, 1)
+    step = schedule.open_next_step(state, 2, 1)
     assert step.policy.cohort == "past"
     step.policy.check(after)
     closed = schedule.close(step, released_past(step.policy, 1000), 1).state
@@ -134,7 +134,7 @@ def test_a_new_experiment_begins_with_the_evidence_and_counts_people_anew() -> N
     assert (state.rounds, state.seen, state.own, state.reported, state.cohort) == (0, 0, 0, 0, "")
     assert np.array_equal(state.evidence.precision, step.state.evidence.precision)
     assert len(state.population.shares) == 1
-    assert schedule.follow(state, 1, 1).batch_size == 1000
+    assert schedule.open_next_step(state, 1, 1).batch_size == 1000
     with pytest.raises(SpecError, match="no such source"):
         Schedule(make_spec({"sources": SOURCES})).learner.start_from_state(step.state, before)
 
@@ -156,7 +156,7 @@ def test_elimination_by_test_allows_retiring_but_not_adding_arms() -> None:
     state = Schedule(after).learner.apply_spec_change(step.state, before)
     assert not state.active[:, 1].any()
     assert state.active[:, [0, 2]].any(axis=1).all()
-    Schedule(after).follow(state, 11, 1).policy.check(after)
+    Schedule(after).open_next_step(state, 11, 1).policy.check(after)
     changed = Schedule(extend_horizon(before, 10**6)).learner.apply_spec_change(step.state, before)
     assert changed.expected == step.state.expected
 

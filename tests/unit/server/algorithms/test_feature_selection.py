@@ -15,7 +15,7 @@ from privateer_server.algorithms.partition.bin_tree import Space, level_membersh
 from privateer_server.algorithms.partition.feature_selection import (
     FeatureSelector,
     build_feature_cells,
-    min_people_asked,
+    min_participants_asked,
 )
 from privateer_server.algorithms.partition.kernel import UNSCALED
 from privateer_server.algorithms.partition.learner import PartitionLearner
@@ -101,7 +101,7 @@ def test_there_is_no_selection_where_it_needs_too_many_participants():
 
 @pytest.mark.parametrize(("people", "sample"), [(10_000, 1000), (80_000, 8000), (200_000, 11_157), (1_000_000, 20_015)])
 def test_the_selection_asks_a_tenth_of_the_participants_or_fewer(people, sample):
-    assert min_people_asked(people) == pytest.approx(sample, rel=1e-3)
+    assert min_participants_asked(people) == pytest.approx(sample, rel=1e-3)
 
 
 @pytest.mark.parametrize("changes", [{"experiment.horizon": 40_000}, BATCHED], ids=["local", "shuffle"])
@@ -113,7 +113,7 @@ def test_features_that_matter_are_kept(changes, seed):
     assert set(np.flatnonzero(screening.kept)) >= {1, 4}
     assert screening.gains[[1, 4]].min() > screening.gains[[0, 2, 3, 5]].max()
     n_reports = sum(result.release.reports for result in played)
-    assert min_people_asked(spec.experiment.horizon) <= n_reports == screening.asked.sum()
+    assert min_participants_asked(spec.experiment.horizon) <= n_reports == screening.asked.sum()
 
 
 def test_evidence_of_another_feature_selects_the_wrong_features():

@@ -265,7 +265,7 @@ def test_a_round_for_late_reports_is_as_large_as_the_first_where_others_have_mea
     spec = parse_spec(tables({**changes, **late, "experiment.horizon": 12_000}))
     schedule, state = extended_by(spec, list(rounds(spec, seed=1))[-1].state, 20_000)
     learned = replace(state.learner, reported=schedule.spec.learning.experiment.horizon)
-    step = schedule.follow(replace(state, learner=learned), 50, 3)
+    step = schedule.open_next_step(replace(state, learner=learned), 50, 3)
     assert isinstance(step.policy, GainPolicy)
     drained = schedule.open_drain_round(step, 9)
     assert (drained.batch_size, drained.n_reported) == (2000, step.n_reported)

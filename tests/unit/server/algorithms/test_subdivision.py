@@ -13,7 +13,7 @@ from privateer_server.algorithms.partition.kernel import Kernel
 from privateer_server.algorithms.partition.learner import PartitionLearner
 from privateer_server.algorithms.partition.observations import observe_bins
 from privateer_server.algorithms.partition.round_estimates import Beliefs, add_round_estimates
-from privateer_server.algorithms.partition.splitting import selection_bias, subdivide
+from privateer_server.algorithms.partition.splitting import selection_bias, split_undecided_bins
 from tests.support.people import bumps, rounds
 from tests.support.specs import SHUFFLE, make_spec
 
@@ -28,7 +28,7 @@ def make_one_bin():
     """A state of one bin, and a policy that tells its four parts apart."""
     learner = PartitionLearner(SPEC)
     state = learner.start(0)
-    parts = subdivide(learner.process(state), state.active, learner.space, learner.splitting)
+    parts = split_undecided_bins(learner.process(state), state.active, learner.space, learner.splitting)
     tree = {"axes": parts.tree.all_axes(2), "depths": parts.tree.depths, "paths": parts.tree.paths}
     tree |= {"active": np.ones((4, 3), np.bool_), "bins": np.arange(4), "wholes": np.zeros(4, np.int64)}
     return state, parts, learner.build_policy_from_shares(NewRound(1, 9, 1000), SHARES, parts.shares, **tree)

@@ -16,7 +16,7 @@ from privateer_server.algorithms.trial.evidence.averages import (
 from privateer_server.algorithms.trial.evidence.epochs import Epoch, PlannedEpoch, TrialDesign
 from privateer_server.algorithms.trial.evidence.trial_evidence import TrialEvidence
 from privateer_server.algorithms.trial.evidence.weighted_sums import Sums, standardized_scores
-from privateer_server.algorithms.trial.group_sequential import critical_values, information
+from privateer_server.algorithms.trial.group_sequential import critical_values, information_fractions
 from privateer_server.algorithms.trial.power.power_analysis import effect_deviations
 from tests.support.trials import (
     SETTINGS,
@@ -225,4 +225,4 @@ def test_scores_need_both_arms_beyond_the_noise() -> None:
     assert np.isnan(standardized_scores(rare.begin().stable)).all()
     single, _ = run_trials(replace(rare, count=1), False)
     assert np.isnan(single.average_scores[0]).all()
-    assert information(evidence.people, 5e3)[-1] == 1
+    assert information_fractions(evidence.people, 5e3)[-1] == 1

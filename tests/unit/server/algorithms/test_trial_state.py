@@ -141,11 +141,11 @@ def test_an_empty_segment_is_too_small(name: str) -> None:
     release = step.policy.mechanism.simulate(step.policy.contribute(contexts, coins, decided, rewards), rng)
     step = schedule.close(step, release, 6)
     effects = schedule.answer(step).effects
-    if TrialLearner(spec).design.counted:
+    if TrialLearner(spec).design.is_counted:
         causes = {effect.reason for effect in effects if effect.group == "x1>=0.75"}
         assert causes <= {Reason.NOBODY, Reason.FEW_PEOPLE, Reason.NOISE, Reason.SHARE}
         assert bool(causes) == spec.privacy.trust.promises  # without noise nobody is known to be there
-    assert schedule.follow(step.state, 9, 9, asks=False).batch_size == 0
+    assert schedule.open_next_step(step.state, 9, 9, is_inviting=False).batch_size == 0
 
 
 def test_a_p_value_is_never_0() -> None:

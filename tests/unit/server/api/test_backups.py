@@ -70,7 +70,7 @@ def test_a_commit_goes_through_while_the_copy_is_written(store: Store, monkeypat
 
     def writing(source: str, target: Path, kind: object) -> None:
         store.commit([change(2)])
-        store.tidy()
+        store.erase_old_states()
         counted.append(store.experiments()[0].accepted)
         write(source, target, kind)
 
@@ -296,7 +296,7 @@ def test_a_file_that_changes_while_it_is_copied_is_no_backup(store: Store, monke
     def write(*arguments: object) -> None:
         monkeypatch.setattr(write_ahead_log, "_HELD_BYTES_MAX", 0)
         store.commit([change(1)])
-        store.tidy()
+        store.erase_old_states()
         usual(*arguments)
 
     usual = copying._write_copy

@@ -58,7 +58,7 @@ async def test_expired_tokens_are_deleted_while_the_server_runs(data: Data) -> N
 
 
 async def test_a_failed_cleanup_is_tried_again(data: Data, monkeypatch: pytest.MonkeyPatch) -> None:
-    clock, calls, forget = Hands(), list[float](), data.store.forget_tokens
+    clock, calls, forget = Hands(), list[float](), data.store.delete_some_expired_tokens
     old = int(clock.now() - 2 * DAY)
 
     def refusing(now: float) -> bool:
@@ -67,7 +67,7 @@ async def test_a_failed_cleanup_is_tried_again(data: Data, monkeypatch: pytest.M
             raise sqlite3.OperationalError("database or disk is full")
         return forget(now)
 
-    monkeypatch.setattr(data.store, "forget_tokens", refusing)
+    monkeypatch.setattr(data.store, "delete_some_expired_tokens", refusing)
     spend(data, b"old", old)
     cleaning = asyncio.create_task(data.clean(clock))
     try:
@@ -84,7 +84,7 @@ async def test_a_failed_cleanup_is_tried_again(data: Data, monkeypatch: pytest.M
 
 async def test_the_cleanup_runs_once_an_hour(data: Data, monkeypatch: pytest.MonkeyPatch) -> None:
     clock, calls = Hands(), list[float]()
-    monkeypatch.setattr(data.store, "forget_tokens", calls.append)
+    monkeypatch.setattr(data.store, "delete_some_expired_tokens", calls.append)
     cleaning = asyncio.create_task(data.clean(clock))
     await asyncio.sleep(0.1)
     clock.time += HOUR - 1
@@ -111,12 +111,12 @@ def test_a_slice_of_the_tokens_of_one_key_costs_the_same_whatever_their_number(d
         database.executemany("INSERT INTO spent_tokens VALUES (?, ?, ?)", rows)
         database.execute("COMMIT")
         database.set_progress_handler(lambda: next(steps) < 0, 1000)
-    has_more = data.store.forget_tokens(clock.now())
+    has_more = data.store.delete_some_expired_tokens(clock.now())
     thousands_of_instructions = next(steps)
     assert has_more
     while has_more:
         slices.append(count_tokens())
-        has_more = data.store.forget_tokens(clock.now())
+        has_more = data.store.delete_some_expired_tokens(clock.now())
     assert (slices, count_tokens()) == (list(range(n_tokens - 5000, 0, -5000)), 0)
     assert 20 < thousands_of_instructions < 200, thousands_of_instructions
     data.close()

@@ -259,14 +259,14 @@ def test_a_token_is_spent_with_its_report_and_forgotten_with_its_key(store: Stor
     store.commit([change(1, tokens=rows)])
     assert (store.find_token_report(50, b"token"), store.find_token_report(60, b"other")) == (b"report", b"another")
     store.commit([change(0, total=None, taken=True, following=SECOND)])
-    store.forget_tokens(DAY + 50.5)
+    store.delete_some_expired_tokens(DAY + 50.5)
     assert (store.find_token_report(50, b"token"), store.find_token_report(60, b"other")) == (None, b"another")
 
 
 def test_store_probes_can_be_repeated(store: Store) -> None:
     store.write_probe()
     store.write_probe()
-    store.tidy()
+    store.erase_old_states()
 
 
 def test_a_checkup_finds_inconsistent_rows(store: Store) -> None:

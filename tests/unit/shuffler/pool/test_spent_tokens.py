@@ -23,10 +23,10 @@ def test_expired_tokens_are_erased_while_the_round_is_open(tmp_path: Path) -> No
     assert (tmp_path / f"{TOKENS_FILE}-wal").stat().st_size == 0
     clock.time += DAY  # the key has expired, and a clock may be wrong by a day
     assert not filed_tokens.delete_some_expired()
-    assert (filed_tokens.knows(b"old", first), filed_tokens.knows(b"young", second)) == (True, True)
+    assert (filed_tokens.is_known_spent(b"old", first), filed_tokens.is_known_spent(b"young", second)) == (True, True)
     clock.time += 11
     assert not filed_tokens.delete_some_expired()  # there are no more
-    assert (filed_tokens.knows(b"old", first), filed_tokens.knows(b"young", second)) == (False, True)
+    assert (filed_tokens.is_known_spent(b"old", first), filed_tokens.is_known_spent(b"young", second)) == (False, True)
     assert not any(old in path.read_bytes() for path in tmp_path.glob(f"{TOKENS_FILE}*"))
     filed_tokens.close()
 
@@ -48,7 +48,7 @@ async def test_expired_tokens_are_erased_in_the_background_also_after_a_failure(
     filed_tokens._database = real
     broken.close()
     async with asyncio.timeout(20):
-        while filed_tokens.knows(b"old", expires):
+        while filed_tokens.is_known_spent(b"old", expires):
             await asyncio.sleep(0.01)
     forgetting.cancel()
     await asyncio.wait([forgetting])

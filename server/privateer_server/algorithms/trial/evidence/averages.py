@@ -51,7 +51,7 @@ def average_contributions(sums: Sums, design: TrialDesign) -> Average:
     variance = _add_variances(sums, design, contributions, sums.variance, small_variances)
     if sums.values is not None:
         # Numbers vary in each arm by their own, as `scores` takes them to.
-        _, arm_variances = estimate_from_people(sums, HitValues.of_arms(sums), best_centres(sums, values))
+        _, arm_variances = estimate_from_people(sums, HitValues.from_arms(sums), best_centres(sums, values))
         own_variances = sums.own_variances.sum(axis=-1)
         variance = np.maximum(variance, _add_variances(sums, design, contributions, own_variances, arm_variances))
     return Average(contributions.sum(axis=0), variance, np.asarray(sums.pooled.is_ready[0]), contributions)
@@ -63,7 +63,7 @@ def side_variances(sums: Sums, design: TrialDesign, contributions: Array, critic
     They add up what each arm's own rewards vary, as `Sums.side_variances` says it of a segment that is ready.
     """
     values = HitValues.shrunk(sums)
-    _, small = estimate_from_people(sums, HitValues.of_arms(sums), best_centres(sums, values))
+    _, small = estimate_from_people(sums, HitValues.from_arms(sums), best_centres(sums, values))
     low, high = (_add_variances(sums, design, contributions, side, small) for side in sums.side_variances(critical))
     return low, high
 
@@ -74,7 +74,7 @@ def _add_variances(sums: Sums, design: TrialDesign, contributions: Array, varian
     ready_variances = np.where(sums.is_ready & np.isfinite(variance), variance, 0.0)
     noise = np.square(sums.difference / q) * sums.hits_noise / np.square(sums.people)
     total = np.where(sums.is_ready, np.square(rate / q) * ready_variances + noise, small.sum(axis=-1)).sum(axis=0)
-    if design.counted:
+    if design.is_counted:
         squared_shares = np.where(sums.is_ready, rate / q * np.square(sums.difference) / q, 0.0).sum(axis=0)
         share_variance = squared_shares - np.square(contributions.sum(axis=0))
         total = total + np.maximum(share_variance, 0.0) / people.mean(axis=0)
@@ -123,7 +123,7 @@ class HitValues:
         With t a segment's effective hits, f the mean of all segments, or what it lacks of 1 where that is less, and s^2
         the variance, its own count t f^2/(t f^2 + 20 s^2): of rare rewards half where 20 people had some.
         """
-        everybody, segment_values = cls._of(sums.pooled), cls._of(sums)
+        everybody, segment_values = cls._from_moments(sums.pooled), cls._from_moments(sums)
         hits, square = sums.den.sum(axis=-1), sums.square.sum(axis=-1)
         information = _divide(np.square(hits), square, 0.0) * np.square(np.minimum(everybody.mean, 1 - everybody.mean))
         weight = _divide(information, information + _PRIOR_RARE_OUTCOMES * everybody.variance, 0.0)
@@ -132,7 +132,7 @@ class HitValues:
         return cls(mean, np.maximum(squares - np.square(mean), 0.0))
 
     @classmethod
-    def of_arms(cls, sums: Sums) -> Self:
+    def from_arms(cls, sums: Sums) -> Self:
         """Return each arm's moments, shrunk to the same arm's of all segments."""
         everybody = sums.pooled
         information = sums.people_of_arms * np.square(np.minimum(everybody.middle, 1 - everybody.middle))[..., None]
@@ -145,7 +145,7 @@ class HitValues:
         return cls(mean, np.maximum(squares - np.square(mean), 0.0))
 
     @classmethod
-    def _of(cls, sums: Sums) -> Self:
+    def _from_moments(cls, sums: Sums) -> Self:
         mean = np.clip(_divide(sums.num.sum(axis=-1), sums.den.sum(axis=-1), 0.5), 0.0, 1.0)
         return cls(mean, mean * (1 - mean) if sums.values is None else sums.spread_of_hits)
 

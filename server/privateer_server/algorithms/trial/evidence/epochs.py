@@ -32,14 +32,14 @@ class TrialDesign:
     people: float  # reports planned over the whole trial
     arms: Array  # shape (K + 1,), above 0, summing to 1: planned shares of the arms; arm 0 is the control
     # shape (J,), above 0: planned shares of people. They decide how good weights are, and whether they are right where
-    # ``counted`` is not set.
+    # ``is_counted`` is not set.
     segments: Array
     # whether hits tell a segment's share of people: a person hits its own segment (q p + 2 o of the reports do).
     # Otherwise hits are public slots, and the share has to be asked or declared.
-    counted: bool = True
+    is_counted: bool = True
     # share of the reports that hit a segment where hits are not counted: 1 if every report is about all
     hit: float = 1.0
-    numeric: bool = False  # whether rewards are numbers, whose variance is measured
+    is_numeric: bool = False  # whether rewards are numbers, whose variance is measured
 
     @property
     def precision(self) -> float:
@@ -141,19 +141,19 @@ def contrast_variances(design: TrialDesign, epoch: Epoch) -> tuple[Array, Array]
     The first is that of as many people at the planned shares of the arms, if nobody added noise and rewards varied as
     they may: it goes with people, as boundaries assume. The second is that of the epoch, with its noise, at its shares.
     """
-    people = epoch.people * hits_per_person(design, epoch.keep, epoch.other)
+    people = epoch.people * expected_hits_per_report(design, epoch.keep, epoch.other)
     planned = _MAX_VARIANCE * people * (1 / pair_with_control(design.arms[None])).sum(axis=-1)
-    actual = weighed_variance(people, epoch.noise, epoch.shares, epoch.pooled_variance)
+    actual = contrast_sum_variance(people, epoch.noise, epoch.shares, epoch.pooled_variance)
     return np.broadcast_to(planned, actual.shape), actual
 
 
-def hits_per_person(design: TrialDesign, keep: float, other: float) -> Array:
+def expected_hits_per_report(design: TrialDesign, keep: float, other: float) -> Array:
     """Return the expected hits of a report in each segment, (J, 1); 1 for public slots."""
     p = design.segments[:, None]
-    return keep * p + 2 * other if design.counted else np.ones_like(p)
+    return keep * p + 2 * other if design.is_counted else np.ones_like(p)
 
 
-def weighed_variance(hits: Array, noise: float, shares: Array, variance: RewardVariance) -> Array:
+def contrast_sum_variance(hits: Array, noise: float, shares: Array, variance: RewardVariance) -> Array:
     """Return the variance of a treatment's sum of values over shares, less that of the control, (J, K)."""
     inverse_shares = 1 / pair_with_control(shares)
     sampling_variance = hits * variance.hit * inverse_shares.sum(axis=-1)

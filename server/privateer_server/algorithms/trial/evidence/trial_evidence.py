@@ -15,7 +15,7 @@ from privateer_server.algorithms.trial.evidence.epochs import (
     stable_weights,
 )
 from privateer_server.algorithms.trial.evidence.weighted_sums import Sums, standardized_scores
-from privateer_server.algorithms.trial.group_sequential import critical_values, information
+from privateer_server.algorithms.trial.group_sequential import critical_values, information_fractions
 
 Array = NDArray[np.float64]
 
@@ -71,7 +71,7 @@ class TrialEvidence:
     @property
     def times(self) -> tuple[float, ...]:
         """Information fractions of the looks."""
-        return information(self.people, self.design.people)
+        return information_fractions(self.people, self.design.people)
 
     @property
     def critical(self) -> float:

@@ -13,10 +13,16 @@ from privateer_server.algorithms.trial.evidence.epochs import (
     PlannedEpoch,
     RewardVariance,
     TrialDesign,
-    hits_per_person,
-    weighed_variance,
+    contrast_sum_variance,
+    expected_hits_per_report,
 )
-from privateer_server.algorithms.trial.group_sequential import POWER, decision_time, find_drift, information, power
+from privateer_server.algorithms.trial.group_sequential import (
+    POWER,
+    decision_time,
+    find_drift,
+    information_fractions,
+    power,
+)
 from privateer_server.algorithms.trial.power.planned_designs import TrialDesigns, planned_epochs
 from privateer_server.algorithms.trial.power.simulated_scores import (
     AdaptivePlan,
@@ -41,7 +47,7 @@ def effect_deviations(design: TrialDesign, epochs: Sequence[PlannedEpoch], rate:
 
 def look_times(design: TrialDesign, epochs: Sequence[PlannedEpoch]) -> tuple[float, ...]:
     """Return information fractions of the epochs."""
-    return information(np.cumsum([epoch.people for epoch in epochs]), design.people)
+    return information_fractions(np.cumsum([epoch.people for epoch in epochs]), design.people)
 
 
 def required_people(
@@ -74,13 +80,13 @@ def _variances(
     Of numbers, th (1 - th) is the variance of what a hit counts, and (1 - f)^2 + f^2 that of noise about f.
     """
     f, p = np.asarray(rate), design.segments[:, None]
-    u = [_weight(design, epoch, f, size_ratio) for epoch in epochs]
+    u = [_planned_weight(design, epoch, f, size_ratio) for epoch in epochs]
     weighted_epochs = list(zip(u, epochs, strict=True))
     people = [weight * epoch.people * size_ratio for weight, epoch in weighted_epochs]
     n, squared = sum(people), sum(weight * weighted_people for weight, weighted_people in zip(u, people, strict=True))
     q = sum(weighted_people * epoch.keep for weighted_people, epoch in zip(people, epochs, strict=True)) / n
     o = sum(weighted_people * epoch.other for weighted_people, epoch in zip(people, epochs, strict=True)) / n
-    v = q * p + 2 * o if design.counted else np.full_like(q * p, design.hit)
+    v = q * p + 2 * o if design.is_counted else np.full_like(q * p, design.hit)
     arm_shares = np.stack([design.arms[1:], np.full(len(design.arms) - 1, design.arms[0])], axis=-1)
     mean = np.asarray(0.5 + q * p * (2 * f - 1) / (2 * v))
     hit_variance = mean * (1 - mean)
@@ -96,24 +102,24 @@ def _variances(
         )
         hit_variance = hit_variance + spread / squared
     sampling = np.square(v / (q * p)) * hit_variance / v * squared / np.square(n) * (1 / arm_shares).sum(axis=-1)
-    noise = sum(np.square(weight) * epoch.noise * _noise(epoch, f) for weight, epoch in weighted_epochs)
+    noise = sum(np.square(weight) * epoch.noise * _noise_variance(epoch, f) for weight, epoch in weighted_epochs)
     return sampling, np.asarray(noise * np.square(1 / arm_shares).sum(axis=-1) / np.square(n * q * p))
 
 
-def _weight(design: TrialDesign, epoch: PlannedEpoch, f: Array, size_ratio: float | Array) -> Array:
+def _planned_weight(design: TrialDesign, epoch: PlannedEpoch, f: Array, size_ratio: float | Array) -> Array:
     """Return the weight of an epoch at planned shares, up to a constant: root of its participants over its variance."""
     people = epoch.people * size_ratio
-    v = hits_per_person(design, epoch.keep, epoch.other)
+    v = expected_hits_per_report(design, epoch.keep, epoch.other)
     own_hits = epoch.keep * design.segments[:, None]
     mean = 0.5 + own_hits * (2 * f - 1) / (2 * v)
     hit_variance = epoch.values.hit_variance(own_hits, v, f) if epoch.values else mean * (1 - mean)
-    variance = weighed_variance(
-        people * v, epoch.noise, design.arms[None], RewardVariance(hit_variance, _noise(epoch, f))
+    variance = contrast_sum_variance(
+        people * v, epoch.noise, design.arms[None], RewardVariance(hit_variance, _noise_variance(epoch, f))
     )
     return np.asarray(np.sqrt(people * v / variance))
 
 
-def _noise(epoch: PlannedEpoch, f: Array) -> Array:
+def _noise_variance(epoch: PlannedEpoch, f: Array) -> Array:
     """Return the variance of noise in the sum of hits' values above f, for parts with unit noise."""
     return np.asarray((epoch.values.parts if epoch.values else BITS).noise_about(f))
 

@@ -122,7 +122,7 @@ def build_allocations_table(
         "reward lost": "number",
     }
     rows = []
-    for other in _allocations(spec):
+    for other in _vary_allocation(spec):
         analysis, unit = analyze_power(other, build_designs(other).with_shares(shares), waiting), spec.reward.span
         plan = analysis.simulate_outcome(effect)
         min_share = min(spec.arm_shares) if other.algorithm.allocation == "fixed" else other.min_arm_share
@@ -132,7 +132,7 @@ def build_allocations_table(
     return Table.of(title, columns, tuple(rows))
 
 
-def _allocations(spec: TrialSpec) -> Iterator[TrialSpec]:
+def _vary_allocation(spec: TrialSpec) -> Iterator[TrialSpec]:
     """Yield the spec, other allocations, and Thompson sampling with higher floors."""
     allocation, max_floor = spec.algorithm.allocation, min(spec.arm_shares)
     yield spec

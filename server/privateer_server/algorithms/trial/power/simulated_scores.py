@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from scipy.special import ndtri
 from typing_extensions import override
 
-from privateer_server.algorithms.trial.allocation import allocate
+from privateer_server.algorithms.trial.allocation import allocate_arms
 from privateer_server.algorithms.trial.evidence.averages import average_contributions
 from privateer_server.algorithms.trial.evidence.epochs import (
     Epoch,
@@ -27,7 +27,7 @@ from privateer_server.algorithms.trial.evidence.epochs import (
 from privateer_server.algorithms.trial.evidence.trial_evidence import TrialEvidence
 from privateer_server.algorithms.trial.evidence.value_sums import PlannedValues
 from privateer_server.algorithms.trial.evidence.weighted_sums import Sums
-from privateer_server.algorithms.trial.group_sequential import critical_values, information
+from privateer_server.algorithms.trial.group_sequential import critical_values, information_fractions
 from privateer_server.algorithms.trial.treatment_effects import compute_direct_weight, half_widths
 
 Array = NDArray[np.float64]
@@ -65,7 +65,7 @@ class AdaptivePlan:
         """The facts by which plans are equal, hashable."""
         design = self.design
         arrays = (tuple(design.arms.tolist()), tuple(design.segments.tolist()))
-        facts = (design.alpha, design.people, design.counted, design.hit, self.waiting)
+        facts = (design.alpha, design.people, design.is_counted, design.hit, self.waiting)
         everybody_key = self.everybody._key if self.everybody else ()
         return (self.rule, self.floor, self.rate, *facts, *arrays, self.epochs, everybody_key)
 
@@ -91,7 +91,7 @@ class AdaptivePlan:
     @property
     def times(self) -> tuple[float, ...]:
         """Information fractions of the looks."""
-        return information(np.cumsum([epoch.people for epoch in self.epochs]), self.design.people)
+        return information_fractions(np.cumsum([epoch.people for epoch in self.epochs]), self.design.people)
 
 
 @dataclass(frozen=True)
@@ -138,7 +138,7 @@ def simulate_scores(plan: AdaptivePlan, effects: Array, n_runs: int = RUNS, seed
     for look, planned in enumerate(plan.epochs):
         deciders = _deciding_shares(plan, look)
         mixed_shares = np.asarray(sum(share * policies[version] for version, share in enumerate(deciders) if share))
-        epoch = replace(_draw(design, planned, rates, mixed_shares, rng), trials=n_runs)
+        epoch = replace(_draw_epoch(design, planned, rates, mixed_shares, rng), trials=n_runs)
         evidence = evidence.add(epoch)
         regret = rates.max(axis=1) - (mixed_shares * rates).sum(axis=1)
         reward_lost += planned.people * float(design.segments @ regret) / n_runs
@@ -146,7 +146,7 @@ def simulate_scores(plan: AdaptivePlan, effects: Array, n_runs: int = RUNS, seed
             common = common.add(epoch, _sum_weights(design, epoch, n_runs))
             averages.append(_average_scores(common, design, n_runs))
         if planned is not plan.epochs[-1]:
-            policies.append(allocate(evidence, plan.rule, plan.floor, n_runs))
+            policies.append(allocate_arms(evidence, plan.rule, plan.floor, n_runs))
     scores = evidence.scores.reshape(-1, n_runs, n_segments, treatments)
     average = np.array(averages) if averages else scores[:, :, 0]
     widths = half_widths(evidence).reshape(n_runs, n_segments, treatments)
@@ -176,10 +176,12 @@ def _join_direct_scores(
     return replace(summed, average=average, reward_lost=summed.reward_lost + direct.reward_lost)
 
 
-def _draw(design: TrialDesign, planned: PlannedEpoch, rates: Array, shares: Array, rng: np.random.Generator) -> Epoch:
+def _draw_epoch(
+    design: TrialDesign, planned: PlannedEpoch, rates: Array, shares: Array, rng: np.random.Generator
+) -> Epoch:
     """Draw the hits of an epoch from normal distributions with the moments of counts."""
     n, p = planned.people, design.segments[:, None]
-    if design.counted:
+    if design.is_counted:
         positive_rates = planned.keep * p * rates + planned.other
         negative_rates = planned.keep * p * (1 - rates) + planned.other
     else:
