@@ -44,7 +44,8 @@ def _paper_1_claims() -> list[dict[str, Any]]:
             "claim": "Algorithm 1 splits one of the longest edges at random, at tau = 2 sqrt(d) 2^(-s/d), for one arm",
             "source": "the paper, beside the authors' public code",
             "printed_tau_over_the_codes_at_d_2": 2 * math.sqrt(2),
-            "why": "the code takes turns among edges, at tau = 2^(-s/d), for all arms, as the algorithm here does",
+            "why": "the code has tau = 2^(-s/d), and waits for all arms; `paper-1-ldpmab` does so, and takes turns "
+            "among edges. As printed, bins are halved before an arm can be dropped: see paper-1-figure-7",
         },
     ]
 

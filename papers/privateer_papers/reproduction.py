@@ -8,8 +8,9 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from privateer_core.arrays import Array
+from privateer_core.spec.arms import ArmsSpec
 from privateer_core.spec.spec import Spec
-from privateer_lab.baselines.run import play_once
+from privateer_lab.baselines.run import Baseline, play_once, play_together, with_arms
 from privateer_lab.render.pictures import COLOURS
 from privateer_lab.simulation.parallel import Backend, run_tasks
 from privateer_lab.simulation.simulate import half_width_95, simulate_once
@@ -153,9 +154,26 @@ class ReproductionCase:
         ]
 
 
+@dataclass(frozen=True)
+class BaselineCase(ReproductionCase):
+    """A simulated setting in which a baseline without an entry point plays alone, under the name in ``facts``."""
+
+    baseline: Callable[[ArmsSpec, int], Baseline] = Baseline
+
+    def play(self, seed: int) -> list[Row]:
+        """Return the row of the baseline."""
+        spec = with_arms(self.spec)
+        (run,) = play_together(spec, {str(self.facts["policy"]): self.baseline(spec, seed)}, seed)
+        return [{**self.facts, "seed": seed, "regret": run.regret, "reward": run.reward}]
+
+
+def _play_case(case: ReproductionCase, seed: int) -> list[Row]:
+    return case.play(seed)
+
+
 def run_cases(cases: Sequence[ReproductionCase], effort: Effort) -> Iterator[Row]:
     """Yield a row for each case, policy and seed, in the order of completion."""
-    for rows in effort.play(ReproductionCase.play, ((case,) for case in cases)):
+    for rows in effort.play(_play_case, ((case,) for case in cases)):
         yield from rows
 
 

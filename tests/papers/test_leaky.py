@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from privateer_papers.paper_1.baseline import Leaky
+from privateer_papers.paper_1.baseline import Leaky, Printed
 from tests.support.baselines import one_round, regrets
 from tests.support.specs import make_spec
 from tests.support.statistics import centred
@@ -100,3 +100,46 @@ def test_honest_noise_is_caught(monkeypatch):
 @pytest.mark.parametrize(("people", "epsilon"), [cell for cell in PUBLISHED if cell[0] > 10_000])
 def test_published_regret_at_length(people, epsilon):
     assert is_close_to_published(people, epsilon, 30)
+
+
+def noiseless_printed(seed=0, **changes):
+    """Algorithms 1 and 2 as printed, with hardly any noise."""
+    baseline = Printed(make_spec({"privacy.epsilon": 16.0, "experiment.horizon": 80_000, **changes}), seed)
+    baseline.epsilon = 1e9
+    return baseline
+
+
+def test_as_printed_a_bin_is_halved_once_one_arm_is_narrow():
+    """At d = 2 the first bin is halved at a radius below 2 sqrt(2), with 5 plays of one arm of three.
+
+    C_n is 2 log2(80,000) = 32.6, so that 5 plays have the radius sqrt(32.6 / 5) = 2.55, and 4 have 2.86.
+    """
+    for plays, is_halved in ((4, False), (5, True)):
+        baseline = noiseless_printed()
+        baseline.open(plays)
+        baseline.located = np.zeros(plays, int)
+        baseline.learn(None, np.zeros(plays, int), np.full(plays, 0.5))
+        baseline.close()
+        assert (len(baseline.bins) == 2) == is_halved
+
+
+def test_as_printed_the_edge_is_drawn_at_random():
+    """Of 40 seeds either edge is the first for 5 at least: called wrong once in 10 million runs."""
+    axes = []
+    for seed in range(40):
+        baseline = noiseless_printed(seed)
+        one_round(baseline, np.full((90, 2), 0.25), np.full(90, 0.5))
+        axes.append(int(baseline.bins.upper[0].argmin()))
+    assert min(axes.count(0), axes.count(1)) >= 5
+
+
+def test_as_printed_everybody_adds_noise_to_every_sum():
+    """4,200 sums of 50 people at epsilon 1, of variance 2 (4 / epsilon)^2 each: within 8 standard errors."""
+    noise = []
+    for seed in range(700):
+        baseline = Printed(make_spec({"privacy.epsilon": 1.0, "experiment.horizon": 80_000}), seed)
+        baseline.deepest = 0
+        baseline.open(50)
+        baseline.close()
+        noise += [*baseline.counts[0], *baseline.rewards[0]]
+    assert np.square(noise).mean() == pytest.approx(50 * 2 * 16, rel=0.2)

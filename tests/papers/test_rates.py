@@ -14,7 +14,7 @@ from privateer_papers.paper_1.figures.rates import (
     compute_information,
     rate_slope,
 )
-from privateer_papers.paper_1.setting import LDPMAB, build_instance
+from privateer_papers.paper_1.setting import LDPMAB, build_instance, build_two_sources
 from privateer_papers.reproduction import OURS, Rows
 
 
@@ -72,3 +72,7 @@ def test_a_slope_may_be_in_any_fact() -> None:
     assert fit_slope(rows, "n_aux").value == pytest.approx(-0.5)
     assert fit_slope(rows, "n_aux", "other").value == pytest.approx(2.0)
     assert fit_slope(rows, "n_aux").error == pytest.approx(0.0, abs=1e-9)
+
+
+def test_each_of_two_sources_has_the_printed_number_of_people() -> None:
+    assert [source["participants"] for source in build_two_sources(500, 8.0, 0.0)] == [500, 500]

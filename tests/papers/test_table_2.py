@@ -9,7 +9,9 @@ import numpy as np
 import pytest
 
 from privateer_core.errors import SpecError
+from privateer_lab.baselines.descent import Logistic
 from privateer_lab.baselines.run import play_together
+from privateer_lab.simulation.simulate import simulate_once
 from privateer_papers.data_files import DATA
 from privateer_papers.paper_1.real_data import table_2
 from privateer_papers.paper_1.real_data.people import ADULT, JOBS, TAXI, CohortsBySize
@@ -20,16 +22,20 @@ from privateer_papers.paper_1.real_data.table_2 import (
     PRINTED,
     PRINTED_RANK_SUMS,
     PROMISES,
+    LaplaceLinear,
+    RewardRecorder,
     SourcedLinear,
     SourcedNetwork,
     find_significantly_best,
     is_better,
+    read_mean_reward,
     sum_ranks,
 )
 from privateer_papers.reproduction import Effort, Rows
 from tests.papers.test_publications import text_of
 from tests.support.specs import make_spec
 
+PEAKS = {"population": {"name": "peaks"}}
 BIRTHPLACES = ADULT.cohorts.sources  # type: ignore[union-attr]
 ROW = (
     "39, {work}, 7, Bachelors, 13, {married}, {job}, {kin}, White, {sex}, 2174, {loss}, {hours}, {country}, {income}\n"
@@ -70,6 +76,38 @@ def test_runs_are_paired_by_their_seeds() -> None:
     assert is_better(seeds + 1 + np.linspace(0, 0.1, 10), seeds)
     assert not is_better(seeds, seeds + 1)
     assert not is_better(seeds, seeds)
+
+
+def test_parts_are_read_from_one_run() -> None:
+    """The recorder does not change what a baseline plays, and ends with its reward; a part ends with its last round."""
+    spec = make_spec({"experiment.horizon": 2000, "privacy.epsilon": 4.0, **PEAKS})
+    recorder = RewardRecorder(Logistic(spec, 3))
+    (run,) = play_together(spec, {"linear": recorder}, 3)
+    (bare_run,) = play_together(spec, {"linear": Logistic(spec, 3)}, 3)
+    assert run.reward == bare_run.reward
+    path = [*recorder.path, (2000, 2000 * run.reward)]
+    assert read_mean_reward(path, 2000) == run.reward
+    assert read_mean_reward([(100, 10.0), (200, 40.0), (300, 99.0)], 299) == 0.2
+    algorithm_path = table_2._play_algorithm(spec, 3)
+    assert [count for count, _ in algorithm_path][-1] == 2000
+    assert read_mean_reward(algorithm_path, 2000) == simulate_once(spec, 3).reward
+
+
+def test_laplace_noise_has_the_scale_of_its_sensitivity() -> None:
+    """A gradient of length 1 in three coordinates: scale 2 sqrt(3) / epsilon; 4,000 sums, 6 standard errors."""
+    linear = LaplaceLinear(make_spec({"experiment.horizon": 2000, "privacy.epsilon": 2.0, **PEAKS}), 0)
+    sums = np.array([linear._sum_reports(linear.dealt, np.zeros((10, 3))) for _ in range(4000)])
+    assert sums.var() == pytest.approx(10 * 2 * (2 * 3**0.5 / 2.0) ** 2, rel=0.1)
+
+
+def test_printed_ratios_say_that_linear_and_nn_do_not_learn() -> None:
+    """Planted rewards stand beside the bounds from print: .715 and .784 of .85 / 1.21."""
+    policies = (*METHODS, "ABSE", "Linear, Laplace noise")
+    cell = {"epsilon": 1.0, "eps_aux": 1.0, "part": "n", "seed": 0}
+    rows = Rows({**cell, "policy": policy, "reward": 0.7 + 0.01 * k} for k, policy in enumerate(policies))
+    text = table_2.Table2(ADULT)._compare_competitors(rows)
+    assert "at most Linear 0.50, NN 0.55" in text
+    assert "Here they earn Linear 0.73, NN 0.75, Linear, Laplace noise 0.77" in text
 
 
 def write_adult_file(tmp_path: Path, count: int = 400) -> str:
@@ -164,7 +202,7 @@ def test_jobs_run_on_a_small_file_of_their_format(tmp_path: Path, monkeypatch: p
     effort = Effort(quick=True, seeds=2, jobs=1, data={"applicants": write_applicants_file(tmp_path, 900)})
     table = table_2.TABLE_2_JOBS
     rows = Rows(table.rows(effort))
-    assert len(rows) == 2 * 2 * 9
+    assert len(rows) == 2 * 2 * 10
     assert all(0 <= row["reward"] <= 1 for row in rows)
     assert "here, on Jobs" in table.verdict(rows)
     assert len(table.compared(rows)) == 12
@@ -208,7 +246,7 @@ def test_taxis_run_on_a_small_file_of_their_format(tmp_path: Path, monkeypatch: 
     monkeypatch.setattr(table_2, "_QUICK_PARTICIPANTS", 400)
     table = table_2.TABLE_2_TAXI
     rows = Rows(table.rows(Effort(quick=True, seeds=2, jobs=1, data={"taxi": write_trips_file(tmp_path)})))
-    assert len(rows) == 2 * 2 * 9
+    assert len(rows) == 2 * 2 * 10
     assert "here, on Taxi" in table.verdict(rows)
     assert "does not say which taxis these are" in table.verdict(rows)
     assert len(table.compared(rows)) == 12
@@ -265,7 +303,6 @@ def test_the_table_is_as_printed() -> None:
     )
 
 
-PEAKS = {"population": {"name": "peaks"}}
 SOURCES = [
     {"name": name, "participants": 1500, "epsilon": epsilon, "shares": [0.4, 0.3, 0.3]}
     for name, epsilon in (("one", 8.0), ("two", 2.0))

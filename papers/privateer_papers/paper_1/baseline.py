@@ -1,4 +1,4 @@
-"""The baselines of paper 1: `ldpmab`, its authors' public code made private, and `leaky`, the same code as it is."""
+"""The baselines of paper 1: its authors' public code made private and as it is, and the algorithms as printed."""
 
 import math
 from typing import Any, ClassVar, Final
@@ -213,3 +213,36 @@ class Leaky(Baseline):
         sums = (self.counts, self.rewards, self.u, self.v, self.w, self.means)
         copies = (values[origin] * is_unchanged[:, None] for values in sums)
         self.counts, self.rewards, self.u, self.v, self.w, self.means = copies
+
+
+class Printed(Leaky):
+    """Algorithms 1 and 2 as printed: everybody adds noise for every bin and arm, so that reports are epsilon-LDP.
+
+    Active arms are equally likely, eq. (8); arms are dropped when intervals of twice the radius are apart, eq. (16); a
+    bin is halved across a longest edge, drawn at random, once the radius of one arm is below tau = 2 sqrt(d) 2^(-s/d),
+    eq. (17). C_n = 2 log2(n), of which the paper gives the order alone. Bins with one active arm are not halved.
+    """
+
+    leaks: ClassVar[bool] = False
+
+    def open(self, batch: int) -> None:
+        """Begin a round of ``batch`` people."""
+        super().open(batch)
+        self.limits = np.cumsum(self.active / self.active.sum(axis=1, keepdims=True), axis=1)[:, :-1]
+
+    def close(self) -> None:
+        """Add the noise of all participants to every sum, drop arms, and halve bins."""
+        self.people += self.batch
+        everybody = np.full((len(self.people), 1), float(self.batch))
+        self.counts += self.active * (self.visits + self._draw_laplace_sums(everybody))
+        self.rewards += self.active * (self.wins + self._draw_laplace_sums(everybody))
+        has_weight, people = self.counts > 0, self.people[:, None]
+        counts = np.where(has_weight, self.counts, 1.0)
+        self.means = np.where(has_weight, np.clip(self.rewards / counts, 0.0, 1.0), 0.0)
+        variances = np.maximum(people / self.epsilon**2, self.counts)
+        radius = np.where(has_weight, np.sqrt(self.factor * variances) / counts, np.inf)
+        is_warm = np.ones(len(self.people), bool)
+        self._drop_arms(is_warm, 2 * radius)
+        tau = 2 * np.sqrt(self.spec.dimension) * 2.0 ** (-self.bins.depths / self.spec.dimension)
+        is_narrow = (self.active & (radius < tau[:, None])).any(axis=1)
+        self._halve_bins(np.flatnonzero(is_narrow & (self.bins.depths < self.deepest) & (self.active.sum(axis=1) > 1)))

@@ -25,7 +25,9 @@ PUBLISHED_ALGORITHM: Final = "paper-1-ldpmab"
 """Names of our algorithm for the paper's problem, and of the paper's."""
 PAPER: Final = "published (leaks)"
 LDPMAB: Final = "ldpmab"
-"""The name of the baseline that is the paper's algorithm made private."""
+"""The name of the baseline that is the authors' code made private."""
+PRINTED: Final = "as printed"
+"""The name in rows of Algorithms 1 and 2 as printed, which are private."""
 PEAKS: Final = SquareProblem("peaks", 3, "exponential")
 QUADRANTS: Final = SquareProblem("quadrants", 2, "symmetric")
 """The problems of Section 4.1, and of the supplement."""
@@ -94,8 +96,8 @@ def build_source(
 
 
 def build_two_sources(people: int, epsilon: float, gamma: float, kappa: float = 1.0) -> list[Row]:
-    """Return two sources with half the people each: the paper does not say of what its sizes are; this is harder."""
-    return [build_source(name, people // 2, epsilon, gamma, kappa) for name in ("one", "two")]
+    """Return two sources of this many people each: n_Qm is the size of the m-th data set (Section 3.1)."""
+    return [build_source(name, people, epsilon, gamma, kappa) for name in ("one", "two")]
 
 
 def read_published(

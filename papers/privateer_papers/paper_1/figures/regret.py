@@ -12,11 +12,13 @@ from typing import Final
 from matplotlib.figure import Figure
 
 from privateer_lab.render.pictures import create_panels, format_axes_from_zero
+from privateer_papers.paper_1.baseline import Printed
 from privateer_papers.paper_1.setting import (
     LDPMAB,
     NO_PRIVACY,
     PAPER,
     PEAKS,
+    PRINTED,
     QUADRANTS,
     SquareProblem,
     build_instance,
@@ -25,6 +27,7 @@ from privateer_papers.paper_1.setting import (
 )
 from privateer_papers.reproduction import (
     OURS,
+    BaselineCase,
     Effort,
     Reproduction,
     ReproductionCase,
@@ -58,12 +61,14 @@ class RegretByPeople:
         epsilons = (1.0, 8.0) if effort.quick else _EPSILONS
         problem = self.problem
         auxiliary = build_source("aux", _N_SOURCE, 8.0, problem=problem)
-        cases = []
+        cases: list[ReproductionCase] = []
         for epsilon, n in product(epsilons, people):
             facts, is_private = {"epsilon": epsilon, "n": n}, epsilon < NO_PRIVACY
             without_source = build_instance(n, epsilon, problem=problem)
             cases.append(ReproductionCase({**facts, "n_aux": 0}, without_source, (LDPMAB if is_private else "tree",)))
             if is_private:
+                printed_facts = {**facts, "n_aux": 0, "policy": PRINTED}
+                cases.append(BaselineCase(printed_facts, without_source, baseline=Printed))
                 with_source = build_instance(n, epsilon, [auxiliary], problem=problem)
                 cases.append(ReproductionCase({**facts, "n_aux": _N_SOURCE}, with_source))
         yield from run_cases(cases, effort)
@@ -114,10 +119,24 @@ class RegretByPeople:
                 texts.append(
                     f"{prefix} the paper's algorithm, honest, loses {min(ratios):.1f} to {max(ratios):.1f} times ours."
                 )
+        texts.append(self._compare_printed(rows))
         texts.append(
             "The published figures come from code that is not epsilon-LDP: only the people of a bin add its noise."
         )
         return " ".join(texts)
+
+    @staticmethod
+    def _compare_printed(rows: Rows) -> str:
+        """Say what the algorithms as printed lose beside the authors' code made private, and beside random arms."""
+        printed, peer = (_mean_regrets(rows.where(policy=policy, n_aux=0)) for policy in (PRINTED, LDPMAB))
+        chance = {
+            cell: subset.mean("uniform")[0] for cell, subset in rows.where(policy=OURS).by("epsilon", "n").items()
+        }
+        ratios, shares = ([regret / others[cell] for cell, regret in printed.items()] for others in (peer, chance))
+        return (
+            f"Algorithms 1 and 2 as printed lose {min(ratios):.2f} to {max(ratios):.2f} times as much as the authors' "
+            f"code, both honest: {min(shares):.0%} to {max(shares):.0%} of what random arms lose."
+        )
 
     def sentence(self, rows: Rows) -> str:
         """Return a sentence with the ratios of the private baseline's regret to ours."""
@@ -139,6 +158,8 @@ class RegretByPeople:
             table.append(
                 TableLine(label, *(mean_text(subset.where(policy=policy)) for policy in (PAPER, LDPMAB, OURS)))
             )
+            if printed_rows := subset.where(policy=PRINTED):
+                table.append(TableLine(f"{label}, Algorithms 1 and 2 as printed", "", mean_text(printed_rows)))
         return table
 
 

@@ -110,7 +110,7 @@ def _compare_figure_8(rows: Rows) -> list[TableLine]:
     table = []
     for cell in cells:
         epsilon, gamma, aux, size = cell
-        words = f", {size:,} people of sources at {aux}, gamma {gamma:g}" if size else ", no sources"
+        words = f", {size:,} people of each source at {aux}, gamma {gamma:g}" if size else ", no sources"
         table.append(
             TableLine(f"epsilon {epsilon:g}{words}", mean_text(paper.get(cell, Rows())), "", mean_text(cells[cell]))
         )
@@ -119,7 +119,7 @@ def _compare_figure_8(rows: Rows) -> list[TableLine]:
 
 FIGURE_8: Final = Reproduction(
     "paper-1-figure-8",
-    "Paper 1, Figure 8: regret against people of the sources",
+    "Paper 1, Figure 8: regret against people of each source",
     *(_rows_of_figure_8, _draw_figure_8, _verdict_of_figure_8, _sentence_of_figure_8, _compare_figure_8),
     minutes=10,
     reads=("published",),
@@ -249,7 +249,7 @@ def _compare_figure_9(rows: Rows) -> list[TableLine]:
         facts = ("n_aux", "eps_aux", panel)
         our, paper = (rows.where(panel=panel, policy=policy).by(*facts) for policy in (OURS, PAPER))
         for cell in sorted(our):
-            label = f"{panel} {cell[2]:g}, {cell[0]:,} people of sources at {cell[1]}"
+            label = f"{panel} {cell[2]:g}, {cell[0]:,} people of each source at {cell[1]}"
             table.append(TableLine(label, mean_text(paper.get(cell, Rows())), "", mean_text(our[cell])))
     for n, size, epsilon, order in sorted(rows.where(panel="order").by("n", "n_aux", "epsilon", "order")):
         subset = rows.where(panel="order", n=n, n_aux=size, epsilon=epsilon, order=order)
