@@ -14,7 +14,7 @@ from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
-from starlette.types import ASGIApp, Scope
+from starlette.types import Scope
 
 from privateer_core.clock import Clock, SystemClock
 from privateer_core.errors import (
@@ -37,7 +37,7 @@ from privateer_core.serving.http.openapi import (
     describe_service,
     public_document,
 )
-from privateer_core.serving.http.page_cache import PageCache, common_version
+from privateer_core.serving.http.page_cache import PageCache, Version, common_version
 from privateer_core.serving.http.problems import answer_problems
 from privateer_core.serving.http.report_endpoint import json_response
 from privateer_core.serving.http.timing import TimingMiddleware
@@ -101,7 +101,7 @@ class IssuerPages:
 
     async def keys(self, _: Request) -> Response:
         """Return the public keys."""
-        return Response(self._keys.directory.encode(), media_type=MEDIA_TYPE)
+        return Response(self._keys.directory, media_type=MEDIA_TYPE)
 
     async def healthz(self, _: Request) -> Response:
         """Respond that the process runs."""
@@ -127,7 +127,7 @@ class IssuerPages:
         return json_response(public_document(full, _is_public) if IS_PUBLIC_KEY in request.scope else full, _OK)
 
 
-def create_app(settings: IssuerSettings, clock: Clock | None = None) -> ASGIApp:
+def create_app(settings: IssuerSettings, clock: Clock | None = None) -> TimingMiddleware:
     """Create the issuer's application, which locks its data folder until its lifespan ends."""
     clock = clock or SystemClock()
     attestation_plug = attestation(settings.attestation, settings.environment)
@@ -174,7 +174,11 @@ def create_app(settings: IssuerSettings, clock: Clock | None = None) -> ASGIApp:
     )
     answer_problems(app, "issuer")
     app.router.redirect_slashes = False
-    return TimingMiddleware(PageCache(app, common_version), _page_template, metrics.answer)
+    return TimingMiddleware(PageCache(app, partial(_page_version, keys)), _page_template, metrics.answer)
+
+
+def _page_version(keys: KeyRing, scope: Scope) -> Version | None:
+    return Version(scope["path"], keys.directory) if scope["path"] == "/token-keys" else common_version(scope)
 
 
 async def _rotate_keys(keys: KeyRing) -> None:

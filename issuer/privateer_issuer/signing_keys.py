@@ -105,6 +105,7 @@ class KeyRing:
         self._store, self._experiments, self._seconds = store, experiments, days * DAY
         self._name, self._public_keys_file, self._clock = name, public_keys_file, clock
         self._keys: dict[str, list[HeldKey]] = {}
+        self.directory = b""  # of all public keys
         self.rotate()
 
     def rotate(self) -> None:
@@ -131,15 +132,11 @@ class KeyRing:
     def _publish_directory(self) -> None:
         """Write the file of public keys, unless it is the same already."""
         self._public_keys_file.parent.mkdir(parents=True, exist_ok=True)
-        text = self.directory.encode().decode()
+        public_keys = {name: [key.public for key in keys] for name, keys in self._keys.items()}
+        self.directory = Directory.from_keys(self._name, public_keys).encode()
+        text = self.directory.decode()
         if not self._public_keys_file.exists() or self._public_keys_file.read_text() != text:
             write_file(self._public_keys_file, text, 0o644)
-
-    @property
-    def directory(self) -> Directory:
-        """The directory of all public keys."""
-        public_keys = {name: [key.public for key in keys] for name, keys in self._keys.items()}
-        return Directory.from_keys(self._name, public_keys)
 
     @property
     def newest_keys(self) -> dict[str, TokenKey]:

@@ -18,7 +18,7 @@ from privateer_core.clock import Clock, SystemClock
 from privateer_core.errors import ParameterInvalid, Unavailable
 from privateer_core.serving.body_budget import Budget
 from privateer_core.serving.http import problems
-from privateer_core.serving.http.answer import HeadMiddleware
+from privateer_core.serving.http.answer import HeadMiddleware, HttpAnswer
 from privateer_core.serving.http.listeners import HostGuard, OriginMiddleware, PublicPages
 from privateer_core.serving.http.openapi import describe_refusals
 from privateer_core.serving.http.page_cache import PageCache
@@ -58,7 +58,7 @@ _API_DESCRIPTION: Final = (
 _UNLOGGED_ROUTES: Final = frozenset({OTHER_LABEL, "/metrics"})
 _PUBLIC_PAGES: Final = frozenset({"/healthz", "/readyz", "/keys", "/limits", "/reports", "/openapi.json"})
 _DASHBOARD_PAGES: Final = build_dashboard()
-"""The dashboard's ASGI applications by path."""
+"""The dashboard's pages by path."""
 
 
 def answer_problems(app: FastAPI) -> None:
@@ -93,36 +93,41 @@ class Server:
         uploads: ReportsEndpoint,
         batches: BatchesEndpoint,
         policies: Policies,
-        control: ASGIApp,
+        pages: PageCache,
         end_waits: Callable[[], None],
         observe_answer: Callable[[AnswerTiming], None],
         origins: tuple[str, ...],
         rate_limit: RateLimit | None = None,
     ) -> None:
         self._endpoints: dict[str, ASGIApp] = {uploads.route: uploads, batches.route: batches}
-        self._uploads, self._policies, self._control, self.end_waits = uploads, policies, control, end_waits
+        self._uploads, self._policies, self.end_waits = uploads, policies, end_waits
         self.rate_limit = rate_limit  # refuses uploads without a token, if required
-        self._timed = TimingMiddleware(self._answer, _route_template, observe_answer)
+        self._timed = TimingMiddleware(pages, _route_template, observe_answer)
         # the application without private pages, for the public listener
         self.public = OriginMiddleware(PublicPages(self, _is_public), origins)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request, or run the lifespan."""
-        endpoint = self._endpoints.get(scope["path"]) if scope["type"] == "http" else None
-        if endpoint:
+        is_request = scope["type"] == "http"
+        if endpoint := self._endpoints.get(scope["path"]) if is_request else None:
             await endpoint(scope, receive, send)
-        elif scope["type"] != "http" or not await self._policies.answer(scope, send):
+        elif answer := self._find_answer(scope) if is_request else None:
+            await answer.send(scope, send)
+        else:
             await self._timed(scope, receive, send)
 
     def at_once(self, scope: Scope, body: bytearray, reply: Reply) -> bool:
-        """Answer a complete upload or a request for the policy without a task; False: ``__call__`` must answer."""
+        """Answer a complete upload, or the request for a policy or a kept page; False: ``__call__`` must answer."""
         if scope["path"] == self._uploads.route:
             return self._uploads.at_once(scope, body, reply)
-        return self._policies.at_once(scope, reply)
+        answer = None if scope["path"] in self._endpoints else self._find_answer(scope)
+        if answer:
+            reply(answer)
+        return answer is not None
 
-    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
-        app = _DASHBOARD_PAGES.get(scope["path"], self._control) if scope["type"] == "http" else self._control
-        await app(scope, receive, send)
+    def _find_answer(self, scope: Scope) -> HttpAnswer | None:
+        """Return an answer that is kept as bytes; None if there is none."""
+        return self._policies.find_answer(scope) or self._timed.find_answer(scope)
 
 
 def _route_template(scope: Scope) -> str:
@@ -210,7 +215,8 @@ def create_app(settings: ServerSettings, clock: Clock | None = None) -> Server:
 
     origins = settings.cors_origins
     rate_limit = _limit_rate(required_gate, metrics, senders, origins) if required_gate else None
-    pages = PageCache(HeadMiddleware(control), PageVersions(experiments))
+    versions = PageVersions(experiments, gate, is_alone=data.notifications is None)
+    pages = PageCache(HeadMiddleware(control), versions, _DASHBOARD_PAGES)
     return Server(uploads, batches, policies, pages, experiments.end_waits, observe_answer, origins, rate_limit)
 
 

@@ -14,14 +14,14 @@ from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import Receive, Scope, Send
 
 from privateer_core.clock import SystemClock
 from privateer_core.errors import NotFound, PrivateerError, Unavailable
 from privateer_core.serving.body_budget import Budget
 from privateer_core.serving.http.listeners import IS_PUBLIC_KEY, HostGuard, OriginMiddleware, PublicPages
 from privateer_core.serving.http.openapi import ServiceStatus, public_document
-from privateer_core.serving.http.page_cache import PageCache, common_version
+from privateer_core.serving.http.page_cache import PageCache, Version, common_version
 from privateer_core.serving.http.problems import answer_problems
 from privateer_core.serving.http.report_endpoint import Reply, json_response
 from privateer_core.serving.logs import BUILD
@@ -126,7 +126,7 @@ class Shuffler:
     rate_limit: limits uploads without a token, if they need one.
     """
 
-    def __init__(self, endpoint: PoolEndpoint, pages: ASGIApp, rate_limit: RateLimit | None = None) -> None:
+    def __init__(self, endpoint: PoolEndpoint, pages: PageCache, rate_limit: RateLimit | None = None) -> None:
         self._endpoint, self._pages, self.rate_limit = endpoint, pages, rate_limit
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -139,10 +139,13 @@ class Shuffler:
             await self._pages(scope, receive, send)
 
     def at_once(self, scope: Scope, body: bytearray, reply: Reply) -> bool:
-        """Take an upload whose body is complete; False if ``__call__`` must answer the request."""
+        """Take an upload whose body is complete, or answer from the cache; False if ``__call__`` must answer."""
         name = _find_reported_experiment(scope["path"])
         if not name:
-            return False
+            answer = self._pages.find_answer(scope)
+            if answer:
+                reply(answer)
+            return answer is not None
         scope[EXPERIMENT] = name
         return self._endpoint.at_once(scope, body, reply)
 
@@ -235,7 +238,21 @@ def _build_app(
         rate_limit = RateLimit(
             required_gate, _find_reported_experiment, metrics.count_refusals, senders, origins=origins
         )
-    return Shuffler(endpoint, PageCache(app, common_version), rate_limit)
+    return Shuffler(endpoint, PageCache(app, partial(_page_version, rounds, gate)), rate_limit)
+
+
+def _page_version(rounds: FollowedRounds, gate: TokenGate | None, scope: Scope) -> Version | None:
+    """Return the version of a page; None if its answer may wait for the server."""
+    path = scope["path"]
+    segments = path.split("/")
+    if path == "/keys":
+        return Version(path, None)
+    if segments[1] == "experiments" and len(segments) == 3:
+        followed = rounds.find_followed(segments[2])
+        return Version(path, (followed.digest, followed.state)) if followed else None
+    if gate and segments[1] == "experiments" and segments[3:] == ["token-keys"]:
+        return Version(path, gate.find_keys(segments[2]))
+    return common_version(scope)
 
 
 def _register_gauges(metrics: ShufflerMetrics, rounds: FollowedRounds, resources: Resources) -> None:

@@ -149,10 +149,13 @@ class FollowedRounds:
 
     def get_cached_round(self, header: Header) -> TrackedRound | None:
         """Return the round to compare ``header`` with, as `get_current_round`; None if the server must be asked."""
-        followed = self._followed.get(header.experiment)
-        if followed is None or followed.state is BatchState.DELETED or header.version > followed.round.version:
-            return None
-        return followed
+        followed = self.find_followed(header.experiment)
+        return None if followed is None or header.version > followed.round.version else followed
+
+    def find_followed(self, name: str) -> TrackedRound | None:
+        """Return the round of an experiment that is followed and not deleted; None if the server must be asked."""
+        followed = self._followed.get(name)
+        return None if followed is None or followed.state is BatchState.DELETED else followed
 
     def admit(self, header: Header, followed: TrackedRound) -> Pool:
         """Return the pool that takes reports with this header, or refuse a wrong header or a round without a pool."""

@@ -4,20 +4,21 @@ The policy endpoint is for devices that fetch it repeatedly: its responses equal
 """
 
 import asyncio
+import re
 import time
 from collections.abc import AsyncIterator, Callable
 from typing import Final
 
-from starlette.types import Scope, Send
+from starlette.types import Scope
 
-from privateer_core.errors import PrivateerError
+from privateer_core.errors import Deleted, PrivateerError
 from privateer_core.serving.body_budget import Budget, Reservation
 from privateer_core.serving.http.answer import Headers, HttpAnswer, make_answer
+from privateer_core.serving.http.problems import problem_answer
 from privateer_core.serving.http.report_endpoint import (
     Body,
     Endpoint,
     IncomingRequest,
-    Reply,
     UploadEndpoint,
     verify_digest,
 )
@@ -41,8 +42,20 @@ _SIGNATURE_HEADER: Final = BATCH.header.encode()
 POLICY_ROUTE: Final = "/experiments/{name}/policy"
 _POLICY_SUFFIX: Final = "/policy"
 _POLICY_TYPE: Final = MEDIA_TYPE.encode()
+_TAG: Final = re.compile(rb'"[0-9a-f]{64}"')
+_WAIT_QUERY: Final = re.compile(rb"wait=[1-5]?[0-9]")
 _ASKS_HEADER: Final = ASKS_HEADER.lower().encode()
 _SIGNED_HEADER: Final = SIGNED_HEADER.lower().encode()
+
+
+def is_long_poll(scope: Scope, policy_digest: bytes) -> bool:
+    """Whether a request for a policy may wait for the next one, or has parameters that must be checked."""
+    query = scope["query_string"]
+    if not query:
+        return False
+    known_tag = dict(scope["headers"]).get(b"if-none-match", b"")
+    is_known = policy_digest.hex().encode() in known_tag or b"*" in known_tag
+    return is_known or not _WAIT_QUERY.fullmatch(query)
 
 
 class ReportsEndpoint(UploadEndpoint):
@@ -120,22 +133,8 @@ class Policies:
     ) -> None:
         self._experiments, self._identity, self._record_timing = experiments, identity, record_timing
 
-    async def answer(self, scope: Scope, send: Send) -> bool:
-        """Answer a request for a publication; False: the control route must answer the request."""
-        response = self._build_timed_response(scope)
-        if response:
-            await response.send(scope, send)
-        return response is not None
-
-    def at_once(self, scope: Scope, reply: Reply) -> bool:
-        """Answer a request without a task of its own, as `answer` does."""
-        response = self._build_timed_response(scope)
-        if response:
-            reply(response)
-        return response is not None
-
-    def _build_timed_response(self, scope: Scope) -> HttpAnswer | None:
-        """Return the response of `_find_response`, if any, and record its timing."""
+    def find_answer(self, scope: Scope) -> HttpAnswer | None:
+        """Return the answer to a request for a publication, if any, and record its timing; None: it has a route."""
         start_time = time.perf_counter()
         response = self._find_response(scope)
         if response:
@@ -145,23 +144,28 @@ class Policies:
     def _find_response(self, scope: Scope) -> HttpAnswer | None:
         """Return the response to a request of a loaded experiment's current publication; None for other requests."""
         path: str = scope["path"]
-        if not path.endswith(_POLICY_SUFFIX) or scope["method"] != "GET" or scope["query_string"]:
+        if not path.endswith(_POLICY_SUFFIX) or scope["method"] != "GET":
             return None
         segments = path.split("/")
         if len(segments) != 4 or segments[1] != "experiments":
             return None
         try:
-            return self._build_response(self._experiments.get(segments[2]), dict(scope["headers"]))
-        except PrivateerError:  # no such experiment
+            experiment = self._experiments.get(segments[2])
+        except Deleted as error:  # devices ask for it for long
+            return problem_answer(error)
+        except PrivateerError:  # another server may have it
             return None
+        return None if is_long_poll(scope, experiment.current.digest) else self._build_response(experiment, scope)
 
-    def _build_response(self, experiment: Experiment, request_headers: dict[bytes, bytes]) -> HttpAnswer | None:
+    def _build_response(self, experiment: Experiment, scope: Scope) -> HttpAnswer | None:
         """Return the publication, or that it has not changed; None if the request is for another format."""
+        request_headers = dict(scope["headers"])
         known_tag = request_headers.get(b"if-none-match")
         tag = b'"%s"' % experiment.current.digest.hex().encode()
         if known_tag == tag:
             return HttpAnswer(_NOT_MODIFIED, self._headers(experiment, tag))
-        if known_tag is None and _POLICY_TYPE in request_headers.get(b"accept", b""):
+        is_older_tag = known_tag is None or _TAG.fullmatch(known_tag)
+        if is_older_tag and _POLICY_TYPE in request_headers.get(b"accept", b""):
             return make_answer(_OK, experiment.current.publication, _POLICY_TYPE, self._headers(experiment, tag))
         return None
 

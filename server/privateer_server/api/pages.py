@@ -5,16 +5,16 @@ too, which send an operator's changes with the token that the operator types. Th
 forms, so that no public page asks for the token.
 """
 
-from collections.abc import Callable, Hashable
+import re
+from collections.abc import Callable
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, Final
 
 import msgspec
 from fastapi import FastAPI, Request
-from starlette.datastructures import Headers
 from starlette.responses import Response
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import Scope
 
 from privateer_core.answer.conclusion import PublishedAnswer
 from privateer_core.answer.export import Export
@@ -22,6 +22,7 @@ from privateer_core.errors import BatchRefused, NotFound, Unavailable
 from privateer_core.privacy.record import Record
 from privateer_core.privacy.risk import Risks
 from privateer_core.serving.admission import ServerLimits
+from privateer_core.serving.http.answer import HttpAnswer, make_answer
 from privateer_core.serving.http.listeners import IS_PUBLIC_KEY
 from privateer_core.serving.http.openapi import (
     ENVELOPE,
@@ -39,12 +40,14 @@ from privateer_core.serving.http.openapi import (
     public_document,
 )
 from privateer_core.serving.http.page_cache import Version, common_version
-from privateer_core.serving.http.problems import MethodNotAllowed, problem_response
+from privateer_core.serving.http.problems import MethodNotAllowed, problem_answer
 from privateer_core.serving.http.report_endpoint import json_response
+from privateer_core.serving.token_gate import TokenGate
 from privateer_core.wire.batch import SIGNATURE_HEADER, BatchAnswer, UploadAnswer
 from privateer_core.wire.envelope import MEDIA_TYPE
 from privateer_core.wire.token_keys import Directory
 from privateer_core.wire.transparency_log import Proof
+from privateer_server.api.endpoints import is_long_poll
 from privateer_server.api.models import PublishedPolicy, PublishedState
 from privateer_server.experiments.catalog import Experiments
 from privateer_server.experiments.changes import CHANGES
@@ -58,6 +61,10 @@ CACHED_PAGES: Final = frozenset(
     }
 )
 """Pages whose bytes are cached as long as their content is the same."""
+_PROOF_QUERY: Final = re.compile(
+    r"experiment=(?P<name>[a-z0-9-]+)&version=(?P<version>[0-9]{1,18})(&block=[0-9]{1,9})?"
+)
+_ENTRIES_QUERY: Final = re.compile(r"(start=([0-9]{0,12}000|0))?")
 _MAX_PATH_SEGMENTS: Final = 5
 """The segments of ``/experiments/NAME/policy/VERSION``, including the empty segment before its first slash."""
 DASHBOARD_FOLDER: Final = Path(__file__).parent.parent / "dashboard"
@@ -68,36 +75,46 @@ FORMS_PATH: Final = f"{OPERATOR_PATH}changes.json"
 READ_METHODS: Final = frozenset({"GET", "HEAD"})
 _INDEX_FILE: Final = "index.html"
 _MEDIA_TYPES: Final = {
-    ".html": "text/html; charset=utf-8",
-    ".css": "text/css; charset=utf-8",
-    ".mjs": "text/javascript; charset=utf-8",
-    ".svg": "image/svg+xml",
-    ".toml": "application/toml",
-    ".json": "application/json",
+    ".html": b"text/html; charset=utf-8",
+    ".css": b"text/css; charset=utf-8",
+    ".mjs": b"text/javascript; charset=utf-8",
+    ".svg": b"image/svg+xml",
+    ".toml": b"application/toml",
+    ".json": b"application/json",
 }
 _PRIVATE_ATTRIBUTE: Final = b' data-listener="private"'
 """The attribute of the page's body at the private listener."""
 _SECURITY_POLICY: Final = (
-    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; base-uri 'none'; "
-    "form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
+    b"default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; base-uri 'none'; "
+    b"form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
 )
 """Nothing from other hosts, no script but the files, and no text that a browser could take for HTML."""
-_HEADERS: Final = {
-    "Content-Security-Policy": _SECURITY_POLICY,
-    "X-Content-Type-Options": "nosniff",
-    "Referrer-Policy": "no-referrer",
-    "Cross-Origin-Opener-Policy": "same-origin",
-    "Cross-Origin-Resource-Policy": "same-origin",
-    "Cache-Control": "no-cache",
-}
+_HEADERS: Final = (
+    (b"content-security-policy", _SECURITY_POLICY),
+    (b"x-content-type-options", b"nosniff"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"cross-origin-opener-policy", b"same-origin"),
+    (b"cross-origin-resource-policy", b"same-origin"),
+    (b"cache-control", b"no-cache"),
+)
 _NOT_MODIFIED: Final = 304
+_NO_PROGRAM: Final = problem_answer(
+    NotFound("no such page", remedy="a browser gets the dashboard here; docs/answer.md lists the pages for programs")
+)
+_WRONG_METHOD: Final = problem_answer(
+    MethodNotAllowed("the page does not take this method", remedy="see Allow"),
+    ((b"allow", ", ".join(sorted(READ_METHODS)).encode()),),
+)
 
 
 class PageVersions:
-    """The versions of cacheable pages."""
+    """The versions of cacheable pages.
 
-    def __init__(self, experiments: Experiments) -> None:
-        self._experiments = experiments
+    is_alone: whether no other server adds publications to the log: heads and proofs are cached.
+    """
+
+    def __init__(self, experiments: Experiments, gate: TokenGate | None, *, is_alone: bool) -> None:
+        self._experiments, self._gate, self._is_alone = experiments, gate, is_alone
 
     def __call__(self, scope: Scope) -> Version | None:
         """Return the version of the requested page; None: the page is not cached."""
@@ -106,25 +123,42 @@ class PageVersions:
             return Version(path, tuple(map(_changing_state, self._experiments)))
         segments = path.split("/")
         if segments[1] == "experiments" and 2 < len(segments) <= _MAX_PATH_SEGMENTS:
-            return self._experiment_page_version(scope, *segments[2:])
-        return common_version(scope)
+            try:
+                experiment = self._experiments.get(segments[2])
+            except (NotFound, Unavailable):  # another server may have created it, or it stands still
+                return common_version(scope)
+            return self._experiment_page_version(scope, experiment, *segments[3:])
+        return (self._is_alone and self._log_page_version(scope)) or common_version(scope)
 
-    def _experiment_page_version(self, scope: Scope, name: str, page: str = "", version: str = "") -> Version | None:
-        """Return the version of an experiment's page; None if it is not cached, or the experiment is not loaded."""
-        if not (page == "policy" if version else page in _EXPERIMENT_PAGES or not page):
+    def _experiment_page_version(
+        self, scope: Scope, experiment: Experiment, page: str = "", version: str = ""
+    ) -> Version | None:
+        """Return the version of a page of a loaded experiment; None for a long poll, which waits."""
+        if page == "policy" and not version and is_long_poll(scope, experiment.current.digest):
             return None
-        # A long poll waits, and a publication itself is not rendered.
-        accepted_types: bytes = dict(scope["headers"]).get(b"accept", b"")
-        if page == "policy" and (b"wait" in scope["query_string"] or MEDIA_TYPE.encode() in accepted_types):
-            return None
-        try:
-            experiment = self._experiments.get(name)
-        except (NotFound, Unavailable):  # another server may have created it, or it stands still
-            return None
+        if page == "token-keys" and self._gate:
+            return Version(scope["path"], self._gate.find_keys(experiment.name))
+        # A publication itself is not rendered.
+        is_binary = page == "policy" and MEDIA_TYPE.encode() in dict(scope["headers"]).get(b"accept", b"")
+        if is_binary or not (page == "policy" if version else page in _EXPERIMENT_PAGES or not page):
+            return common_version(scope)
         return Version(scope["path"], _changing_state(experiment))
 
+    def _log_page_version(self, scope: Scope) -> Version | None:
+        """Return the version of the head, a block of entries, or the proof of a current publication."""
+        path, query = scope["path"], scope["query_string"].decode("latin-1")
+        if proof := path == "/log/proof" and _PROOF_QUERY.fullmatch(query):
+            experiment = self._experiments.find_loaded(proof["name"])
+            if experiment is None or experiment.current.round.version != int(proof["version"]):
+                return None
+        elif path == "/log/key":
+            return Version(path, None)
+        elif not (path == "/log/head" or (path == "/log/entries" and _ENTRIES_QUERY.fullmatch(query))):
+            return None
+        return Version((path, query), tuple(experiment.current.digest for experiment in self._experiments))
 
-def _changing_state(experiment: Experiment) -> Hashable:
+
+def _changing_state(experiment: Experiment) -> tuple[object, ...]:
     """Return all facts of an experiment that change while it runs."""
     current = experiment.current
     return (
@@ -135,52 +169,49 @@ def _changing_state(experiment: Experiment) -> Hashable:
 
 
 class Page:
-    """An ASGI application that serves a file with its digest as entity tag, if so only to requests that accept HTML."""
+    """A file with its digest as entity tag, for requests that accept HTML if it is for browsers."""
 
     def __init__(self, body: bytes, kind: str, *, for_browsers: bool = False) -> None:
-        self._body, self._type, self._for_browsers = body, _MEDIA_TYPES[kind], for_browsers
-        self._tag = f'"{sha256(self._body).hexdigest()}"'
+        self._for_browsers = for_browsers
+        self._tag = b'"%s"' % sha256(body).hexdigest().encode()
+        headers = (*_HEADERS, (b"etag", self._tag), *([(b"vary", b"Accept")] if for_browsers else []))
+        self._page = make_answer(200, body, _MEDIA_TYPES[kind], headers)
+        self._unchanged = HttpAnswer(_NOT_MODIFIED, headers)
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request."""
-        await self._answer(scope["method"], Headers(scope=scope))(scope, receive, send)
-
-    def _answer(self, method: str, request_headers: Headers) -> Response:
+    def find_answer(self, scope: Scope) -> HttpAnswer:
         """Return the file, that it has not changed, or a refusal of the method or the accepted types."""
-        if self._for_browsers and "text/html" not in request_headers.get("accept", ""):
-            remedy = "a browser gets the dashboard here; docs/answer.md lists the pages for programs"
-            return problem_response(NotFound("no such page", remedy=remedy))
-        if method not in READ_METHODS:
-            response = problem_response(MethodNotAllowed("the page does not take this method", remedy="see Allow"))
-            response.headers["Allow"] = ", ".join(sorted(READ_METHODS))
-            return response
-        headers = _HEADERS | {"ETag": self._tag} | ({"Vary": "Accept"} if self._for_browsers else {})
-        if self._tag in request_headers.get("if-none-match", ""):
-            return Response(status_code=_NOT_MODIFIED, headers=headers)
-        return Response(self._body, headers=headers, media_type=self._type)
+        request_headers = dict(scope["headers"])
+        if self._for_browsers and b"text/html" not in request_headers.get(b"accept", b""):
+            return _NO_PROGRAM
+        if scope["method"] not in READ_METHODS:
+            return _WRONG_METHOD
+        if self._tag in request_headers.get(b"if-none-match", b""):
+            return self._unchanged
+        return self._page if scope["method"] == "GET" else self._page._replace(body=b"")
 
 
-def _build_index(path: Path) -> ASGIApp:
-    """Return the ASGI application that serves the dashboard's page, marked for the public or private listener."""
-    body = path.read_bytes()
-    public = Page(body, path.suffix, for_browsers=True)
-    private = Page(body.replace(b"<body", b"<body" + _PRIVATE_ATTRIBUTE), path.suffix, for_browsers=True)
+class _Index:
+    """The dashboard's page, marked for the private listener."""
 
-    async def answer(scope: Scope, receive: Receive, send: Send) -> None:
-        await (public if IS_PUBLIC_KEY in scope else private)(scope, receive, send)
+    def __init__(self, path: Path) -> None:
+        body = path.read_bytes()
+        self._public = Page(body, path.suffix, for_browsers=True)
+        self._private = Page(body.replace(b"<body", b"<body" + _PRIVATE_ATTRIBUTE), path.suffix, for_browsers=True)
 
-    return answer
+    def find_answer(self, scope: Scope) -> HttpAnswer:
+        """Return the page of the listener that the request came to."""
+        return (self._public if IS_PUBLIC_KEY in scope else self._private).find_answer(scope)
 
 
-def build_dashboard() -> dict[str, ASGIApp]:
-    """Return the ASGI application of each path of the dashboard."""
-    files: dict[str, ASGIApp] = {
+def build_dashboard() -> dict[str, Page | _Index]:
+    """Return the page of each path of the dashboard."""
+    files: dict[str, Page | _Index] = {
         f"/dashboard/{path.relative_to(DASHBOARD_FOLDER).as_posix()}": Page(path.read_bytes(), path.suffix)
         for path in sorted(DASHBOARD_FOLDER.rglob("*"))
         if path.suffix in _MEDIA_TYPES and path.name != _INDEX_FILE
     }
     forms = msgspec.json.encode([change.build_form() for change in CHANGES])
-    return {"/": _build_index(DASHBOARD_FOLDER / _INDEX_FILE), FORMS_PATH: Page(forms, ".json"), **files}
+    return {"/": _Index(DASHBOARD_FOLDER / _INDEX_FILE), FORMS_PATH: Page(forms, ".json"), **files}
 
 
 _DESCRIBED_STRUCTS: Final = (

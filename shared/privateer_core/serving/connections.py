@@ -6,6 +6,8 @@ from enum import IntEnum
 from ipaddress import ip_network
 from typing import Any, Final, Protocol
 
+from privateer_core.serving.fair_queue import RequestQueue
+
 _SWEEP_SECONDS: Final = 1.0
 UNREAD_BYTES_MAX: Final = 256 << 20
 """Bytes of answers that may be buffered in memory for slow peers."""
@@ -27,10 +29,7 @@ class Connection(Protocol):
     """A connection in the table."""
 
     stage: ConnectionStage
-
-    @property
-    def sender(self) -> str:
-        """The address of the peer."""
+    sender: str  # the address of the peer
 
     def is_overdue(self, now: float) -> bool:
         """Whether the peer has exceeded its deadline."""
@@ -45,7 +44,7 @@ class Connections:
     If there are too many, the oldest connection of the earliest stage is closed, so that a new connection is always
     accepted, and unused connections are closed first. Once a second the overdue connections are closed.
 
-    Peers that take their answers more slowly than these are sent leave bytes buffered in memory. Where these are too
+    Peers that take answers too slowly, or send requests too fast, leave bytes buffered in memory. Where these are too
     many, the connection that has been slow for longest is closed, of the sender with the most buffered bytes.
 
     unread_max: bytes of answers that may be buffered at a time; a single sender may have half of them.
@@ -57,6 +56,7 @@ class Connections:
         self._unread: Counter[str] = Counter()
         self._stages: dict[ConnectionStage, dict[Connection, None]] = {stage: {} for stage in ConnectionStage}
         self._next_sweep: asyncio.TimerHandle | None = None
+        self.requests = RequestQueue()
 
     def __len__(self) -> int:
         return sum(map(len, self._stages.values()))

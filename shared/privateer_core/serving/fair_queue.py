@@ -18,6 +18,11 @@ _TURN_BYTES: Final = 8 * 1024
 """Sealed bytes of a turn: a hundred reports, which take a few milliseconds to decrypt."""
 
 
+def too_many_error() -> Unavailable:
+    """Return the refusal of a sender with too many waiting pieces of work."""
+    return Unavailable("too many pages are asked for at once", remedy="try again later")
+
+
 class FairQueue:
     """A queue of work for untrusted senders: one piece at a time, with a bounded share of a processor.
 
@@ -45,9 +50,9 @@ class FairQueue:
 
     async def _wait_for_turn(self, sender: str) -> None:
         """Wait for the sender's turn, and refuse a sender with too many waiting pieces of work."""
+        if self.is_full(sender):
+            raise too_many_error()
         turns = self._waiting.setdefault(sender, deque())
-        if len(turns) >= self._sender_max:
-            raise Unavailable("too many pages are asked for at once", remedy="try again later")
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         turns.append(turn)
         try:
@@ -56,6 +61,10 @@ class FairQueue:
             if turn.done() and not turn.cancelled():  # the turn would be lost
                 self._give_turn()
             raise
+
+    def is_full(self, sender: str) -> bool:
+        """Whether the sender has as many waiting pieces of work as it may have."""
+        return len(self._waiting.get(sender, ())) >= self._sender_max
 
     def _give_turn(self) -> None:
         """Give the turn to the sender who has waited longest since its last turn."""
@@ -70,6 +79,38 @@ class FairQueue:
                 self._is_busy = True
                 turn.set_result(None)
                 return
+
+
+class RequestQueue:
+    """The received requests by sender, of which each pass of the event loop answers one of every sender."""
+
+    def __init__(self) -> None:
+        self._waiting: dict[str, deque[Callable[[], None]]] = {}
+        self._is_scheduled = False
+
+    def put(self, sender: str, answer: Callable[[], None]) -> bool:
+        """Queue what answers a request; False if other requests of the sender come before it."""
+        requests = self._waiting.setdefault(sender, deque())
+        requests.append(answer)
+        self._schedule_pass()
+        return len(requests) == 1
+
+    def _schedule_pass(self) -> None:
+        if self._waiting and not self._is_scheduled:
+            self._is_scheduled = True
+            asyncio.get_running_loop().call_soon(self._answer_senders)
+
+    def _answer_senders(self) -> None:
+        """Answer the first request of every sender."""
+        try:
+            for sender, requests in list(self._waiting.items()):
+                answer = requests.popleft()
+                if not requests:
+                    del self._waiting[sender]
+                answer()
+        finally:
+            self._is_scheduled = False
+            self._schedule_pass()
 
 
 class SizedRequest(Protocol):

@@ -26,7 +26,8 @@ _LINGER_BYTES: Final = 64 << 10
 """Bytes of a refused body that are received and discarded."""
 _WRITE_BUFFER_BYTES: Final = 16 << 10
 """Bytes of answers that may be buffered for a peer before it counts as slow: as much as the headers of a request."""
-_PIPELINE_MAX: Final = 8
+_BLANK_LINE: Final = b"\r\n\r\n"
+"""The end of headers, and of a chunked body."""
 _SINGLE_HEADERS: Final = frozenset(b"authorization content-length content-type host last-event-id origin".split())
 """Headers that a request may have only once, like Privateer's own headers."""
 _OWN_HEADER_PREFIX: Final = b"privateer-"
@@ -35,6 +36,8 @@ _BODILESS_METHODS: Final = frozenset({b"GET", b"HEAD"})
 
 class GuardedProtocol(HttpToolsProtocol):
     """The protocol of a connection, with deadlines and limits.
+
+    Requests are parsed one by one, in the turn of their sender, and the next one of a connection after the answer.
 
     Headers may take ten seconds. A body may take thirty, and a second more for every 64 KiB that arrived; an answer has
     as much time. Between two requests a connection may be idle for five. Answers that are buffered for a slow peer
@@ -46,12 +49,18 @@ class GuardedProtocol(HttpToolsProtocol):
     def __init__(self, connections: Connections, rate_limit: RateLimit | None = None, **options: Any) -> None:
         super().__init__(**options)
         self._rate_limit, self._is_turned_away, self._is_keep_alive = rate_limit, False, True
+        self._received, self._line_end, self._missing_bytes = (
+            bytearray(),
+            b"",
+            0,
+        )  # not parsed, parsed last, of the body
+        self._is_queued = self._is_held = False
         self._is_refused, self._is_reading_paused = False, False
         self.stage = ConnectionStage.WAITING
-        self._connections = connections
+        self._connections, self.sender = connections, ""
         self._deadline = self._write_deadline = math.inf
         self._in_headers = True
-        self._chunk_bytes = self._parsed_bytes = 0  # bytes parsed: last, and since the request or its body began
+        self._parsed_bytes = 0  # since the request or its body began
         self._body_start, self._body_bytes = 0.0, 0
         self._current_cycle: RequestResponseCycle
         self._pending_app: Any = None
@@ -67,14 +76,10 @@ class GuardedProtocol(HttpToolsProtocol):
         """Close the connection at once."""
         self.transport.abort()
 
-    @property
-    def sender(self) -> str:
-        """The address of the peer."""
-        return peer_address({"client": self.client})
-
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Register the connection, and set the deadline of its first request."""
         super().connection_made(transport)
+        self.sender = peer_address({"client": self.client})
         transport.set_write_buffer_limits(high=_WRITE_BUFFER_BYTES)
         self._deadline = self.loop.time() + _HEADER_SECONDS
         self._connections.enter(self)
@@ -85,18 +90,67 @@ class GuardedProtocol(HttpToolsProtocol):
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """Parse received data, and refuse headers or framing beyond their limits."""
-        self._chunk_bytes = len(data)
-        self._parsed_bytes += self._chunk_bytes
+        """Keep received data until the sender's turn; no more is read if others of its connections come before."""
         if self._is_refused:
+            self._parsed_bytes += len(data)
             if self._parsed_bytes > _LINGER_BYTES:
                 self.drop()
             return
-        super().data_received(data)
+        self._received += data
+        if not self._queue_request():
+            self._pause_receiving()
+
+    def _queue_request(self) -> bool:
+        """Ask for a turn if received data can be parsed; False if the data must wait for more than the next pass."""
+        is_answered = self.cycle is None or self.cycle.response_complete
+        if self._is_held or self.flow.write_paused or (self._in_headers and not is_answered):
+            return False
+        if self._received and not self._is_queued:
+            self._is_queued = True
+            return self._connections.requests.put(self.sender, self._take_turn)
+        return True
+
+    def _pause_receiving(self) -> None:
+        """Read no more for now; what is more than one request's headers counts as buffered for a slow peer."""
+        self.flow.pause_reading()
+        if len(self._received) > HEADER_BYTES_MAX:
+            self._connections.note_slow(self, len(self._received))
+
+    def _take_turn(self) -> None:
+        """Parse at most one request, and answer it or start its task."""
+        self._is_queued = False
         if self.transport.is_closing() or self._is_refused:
             return
+        self.flow.resume_reading()
+        if len(self._received) > HEADER_BYTES_MAX:
+            self._connections.note_drained(self)
+        self._parse(self._cut_received())
+        if self._received and not self._in_headers:  # the body is here, too
+            self._parse(self._cut_received())
         self._start_pending()
-        if self._in_headers:
+        if self._received and not self.transport.is_closing():
+            self._queue_request()
+            self._pause_receiving()
+
+    def _cut_received(self) -> bytes:
+        """Remove and return the received data up to the end of the headers or the body."""
+        end = self._missing_bytes
+        if not end:
+            searched = self._line_end + self._received
+            position = searched.find(_BLANK_LINE)
+            end = len(self._received) if position < 0 else position + len(_BLANK_LINE) - len(self._line_end)
+            self._line_end = searched[1 - len(_BLANK_LINE) :] if position < 0 else b""
+        data = bytes(self._received[:end])
+        del self._received[:end]
+        return data
+
+    def _parse(self, data: bytes) -> None:
+        """Parse data of one request, and refuse headers or framing beyond their limits."""
+        self._parsed_bytes += len(data)
+        super().data_received(data)
+        if self.transport.is_closing() or self._is_refused:
+            self._received.clear()
+        elif self._in_headers:
             if self._parsed_bytes > HEADER_BYTES_MAX:
                 self._refusal = _headers_too_large_error()
                 self.send_400_response("")
@@ -110,30 +164,27 @@ class GuardedProtocol(HttpToolsProtocol):
         """Set the deadline of the next request's headers."""
         super().on_message_begin()
         self.scope["extensions"] = self._extensions
-        self._parsed_bytes = self._chunk_bytes
         if self.cycle is not None and self.cycle.response_complete:
             self._deadline = self.loop.time() + _HEADER_SECONDS
 
     def on_headers_complete(self) -> None:
-        """Start the request, or refuse its headers or one request too many; the rate limit may turn it away."""
+        """Start the request, or refuse its headers; the rate limit may turn it away."""
         if self._parsed_bytes > HEADER_BYTES_MAX and self._count_header_bytes() > HEADER_BYTES_MAX:
             self._refusal = _headers_too_large_error()
-            raise self._refusal
-        if len(self.pipeline) >= _PIPELINE_MAX:
-            self._refusal = BadRequest("too many requests at once", remedy="wait for the answers")
             raise self._refusal
         if len(dict(self.headers)) < len(self.headers):
             self._join_headers()
         if self.parser.get_method() in _BODILESS_METHODS and self._announces_body():
             self._refusal = BadRequest("a request with this method has no body", remedy="leave it out")
             raise self._refusal
-        if self._rate_limit is not None and not self.pipeline and (self.cycle is None or self.cycle.response_complete):
+        self._missing_bytes = int(dict(self.headers).get(b"content-length", b"0"))
+        if self._rate_limit is not None:
             refusal = self._rate_limit.refusal(self.parser.get_method(), self.url, self.headers)
             if refusal is not None:
                 self._turn_away(*refusal)
                 return
         self._in_headers = False
-        self._parsed_bytes, self._body_bytes, self._body_start = self._chunk_bytes, 0, self.loop.time()
+        self._parsed_bytes, self._body_bytes, self._body_start = 0, 0, self.loop.time()
         super().on_headers_complete()
         self._deadline = self._body_start + _BODY_SECONDS
         self._connections.move(self, ConnectionStage.READING)
@@ -154,10 +205,8 @@ class GuardedProtocol(HttpToolsProtocol):
 
     def _turn_away(self, answer: bytes, cost: int) -> None:
         """Answer at once, discard the rest of the request, and hold the connection's next request."""
-        if self.flow.read_paused:
-            self._refusal = BadRequest("too many requests at once", remedy="wait for the answers")
-            raise self._refusal
-        self._is_turned_away, self._in_headers, self._body_bytes = True, False, 0
+        self._is_turned_away = self._is_held = True
+        self._in_headers, self._body_bytes = False, 0
         self._is_keep_alive = self.parser.should_keep_alive()
         self._deadline = self.loop.time() + _LINGER_SECONDS
         self.transport.write(answer)
@@ -167,12 +216,13 @@ class GuardedProtocol(HttpToolsProtocol):
 
     def read_on(self) -> None:
         """Resume reading after a request was turned away."""
-        self._is_reading_paused = self.flow.write_paused  # a peer that does not take answers is not read either
-        if not self.transport.is_closing() and not self._is_reading_paused:
+        self._is_reading_paused = self._is_held = self.flow.write_paused  # who takes no answers is not read either
+        if not self.transport.is_closing() and not self._is_reading_paused and self._queue_request():
             self.flow.resume_reading()
 
     def on_body(self, body: bytes) -> None:
         """Pass a chunk of the body on, or discard it if the upload was turned away."""
+        self._missing_bytes = max(0, self._missing_bytes - len(body))
         if self._is_turned_away:
             self._body_bytes += len(body)
             if self._body_bytes > _LINGER_BYTES:
@@ -203,11 +253,8 @@ class GuardedProtocol(HttpToolsProtocol):
         self.server_state.total_requests += 1
         if self.transport.is_closing():
             return
-        self.flow.resume_reading()
-        if self.pipeline:
-            self._start_asgi_task(*self.pipeline.pop())
-            self._start_pending()
-            return
+        if self._queue_request():
+            self.flow.resume_reading()
         seconds = _IDLE_SECONDS if self._in_headers else _LINGER_SECONDS
         self._deadline = self.loop.time() + seconds + self.transport.get_write_buffer_size() / _BYTES_PER_SECOND
         self._connections.move(self, ConnectionStage.WAITING)
@@ -276,6 +323,8 @@ class GuardedProtocol(HttpToolsProtocol):
         self._connections.note_drained(self)
         if self._is_reading_paused:
             self.read_on()
+        else:
+            self._queue_request()
 
     def send_400_response(self, msg: str) -> None:  # noqa: ARG002 - uvicorn passes what is wrong, for its log
         """Answer an invalid request with a problem document, or close the connection in the middle of an answer."""

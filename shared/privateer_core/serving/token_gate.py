@@ -263,9 +263,13 @@ class TokenGate:
             self._challenges[experiment] = valid_key, text
         return text
 
+    def find_keys(self, experiment: str) -> IssuerKeys | None:
+        """Return the token keys of an experiment, if any are known."""
+        return self._refresh_keys().get(experiment)
+
     def directory(self, experiment: str) -> Directory:
         """Return the directory of an experiment's token keys, for devices; refuse an experiment without keys."""
-        issuer_keys = self._refresh_keys().get(experiment)
+        issuer_keys = self.find_keys(experiment)
         if issuer_keys is None:
             raise NotFound("no token key is known for this experiment", field="name", remedy="check its spelling")
         return Directory.from_keys(issuer_keys.issuer, {experiment: list(issuer_keys.keys)})

@@ -188,12 +188,19 @@ async def test_a_refusal_does_not_wait_for_the_body(tmp_path: Path, monkeypatch:
         assert time.monotonic() - started < 5
 
 
-async def test_pipelined_uploads_without_tokens_are_not_answered(tmp_path: Path) -> None:
+async def test_pipelined_uploads_without_tokens_wait_for_their_turns(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    held: list[rate_limit.RefusedUpload] = []
+    monkeypatch.setattr(rate_limit.RateLimit, "hold", lambda _, connection, cost: held.append(connection))
     async with gated_port(tmp_path) as (port, refused, _):
-        answer = await send_raw(port, upload() * 100)
-        assert answer.count(b"HTTP/1.1 401 ") == 1
-        assert b"bad-request" in answer
-        assert refused["token-missing"] <= 2
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(upload() * 100)
+        for times in range(1, 4):
+            assert (await reader.readuntil(b"}}")).startswith(b"HTTP/1.1 401 ")
+            assert (len(held), refused["token-missing"]) == (times, times)
+            held[-1].read_on()
+        writer.close()
 
 
 async def test_refusals_are_rate_limited(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

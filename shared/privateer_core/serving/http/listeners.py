@@ -36,6 +36,9 @@ VARY_HEADERS: Final = {"Vary": "Origin"}
 """Header of all answers where an origin is allowed, so that a cache does not mix up the answers to two origins."""
 
 
+_NO_SUCH_PAGE: Final = problem_answer(NotFound("no such page", remedy="some pages are at the private listener only"))
+
+
 class Application(Protocol):
     """An ASGI application that can answer requests without a task."""
 
@@ -59,15 +62,18 @@ class PublicPages:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request for a public page on, and answer all others with `NotFound`."""
         if scope["type"] == "http" and not self._is_public_page(scope):
-            missing = NotFound("no such page", remedy="some pages are at the private listener only")
-            await problem_answer(missing).send(scope, send)
+            await _NO_SUCH_PAGE.send(scope, send)
         else:
             scope[IS_PUBLIC_KEY] = True
             await self._app(scope, receive, send)
 
     def at_once(self, scope: Scope, body: bytearray, reply: Reply) -> bool:
-        """Pass a completely received request on; False if ``__call__`` must answer it."""
-        return self._is_public_page(scope) and self._at_once(scope, body, reply)
+        """Pass a completely received request on, or refuse it; False if ``__call__`` must answer it."""
+        if not self._is_public_page(scope):
+            reply(_NO_SUCH_PAGE)
+            return True
+        scope[IS_PUBLIC_KEY] = True
+        return self._at_once(scope, body, reply)
 
     def _is_public_page(self, scope: Scope) -> bool:
         # A router takes "/metrics" and a line feed for "/metrics": its patterns end with "$".

@@ -2,15 +2,16 @@
 
 import asyncio
 import time
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Mapping
 from hashlib import sha256
-from typing import Any, Final, NamedTuple
+from types import MappingProxyType
+from typing import Any, Final, NamedTuple, Protocol
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from privateer_core.errors import Unavailable
 from privateer_core.serving.connections import peer_address
-from privateer_core.serving.fair_queue import FairQueue
+from privateer_core.serving.fair_queue import FairQueue, too_many_error
 from privateer_core.serving.http.answer import Headers, HttpAnswer
 from privateer_core.serving.http.listeners import IS_PUBLIC_KEY
 from privateer_core.serving.http.problems import problem_answer
@@ -19,6 +20,8 @@ BYTES_MAX: Final = 64 << 20
 _PAGE_OVERHEAD_BYTES: Final = 1024
 """Bytes that a cached page takes beside its body."""
 _OK, _NOT_MODIFIED = 200, 304
+_TOO_MANY: Final = problem_answer(too_many_error())
+_CONSTANT_PAGES: Final = frozenset({"/openapi.json", "/healthz", "/limits"})
 _READ_METHODS: Final = frozenset({"GET", "HEAD"})
 _BODY_HEADERS: Final = frozenset({b"content-type", b"content-length"})
 _IF_NONE_MATCH: Final = b"if-none-match"
@@ -29,14 +32,17 @@ class Version(NamedTuple):
 
     page: Hashable  # identifies the page: all of the request that its answer depends on
     content_key: Hashable  # identifies the content. Two answers with equal content keys are equal.
+    is_queued: bool = True  # whether strangers wait for their turn; a probe does not cost more if many ask for it
 
 
 def common_version(scope: Scope) -> Version | None:
-    """Return the version of a page that all services have, or None; public readiness is cached for a second."""
+    """Return the version of a page that all services have; for strangers any other page is made in their turn."""
     path = scope["path"]
-    if path == "/openapi.json":
+    if path in _CONSTANT_PAGES:
         return Version(path, None)
-    return Version(path, int(time.monotonic())) if path == "/readyz" and IS_PUBLIC_KEY in scope else None
+    if IS_PUBLIC_KEY not in scope:
+        return None
+    return Version(path, int(time.monotonic()), is_queued=False) if path == "/readyz" else Version(path, object())
 
 
 class _Page(NamedTuple):
@@ -51,6 +57,13 @@ class _Page(NamedTuple):
         return len(self.answer.body) + _PAGE_OVERHEAD_BYTES
 
 
+class FilePage(Protocol):
+    """A page that never changes."""
+
+    def find_answer(self, scope: Scope) -> HttpAnswer:
+        """Return the answer to a request."""
+
+
 class PageCache:
     """ASGI middleware that caches pages, and renders a page again when its content has changed.
 
@@ -58,11 +71,18 @@ class PageCache:
     public are rendered in fair turns (`FairQueue`), so that a sender with many requests does not delay the others.
 
     version: returns the version of the page that a request asks for; None: the answer is not cached.
+    files: pages by path that never change.
     bytes_max: size of the cache, which drops the least recently used pages.
     """
 
-    def __init__(self, app: ASGIApp, version: Callable[[Scope], Version | None], bytes_max: int = BYTES_MAX) -> None:
-        self._app, self._version, self._bytes_max = app, version, bytes_max
+    def __init__(
+        self,
+        app: ASGIApp,
+        version: Callable[[Scope], Version | None],
+        files: Mapping[str, FilePage] = MappingProxyType({}),
+        bytes_max: int = BYTES_MAX,
+    ) -> None:
+        self._app, self._version, self._files, self._bytes_max = app, version, files, bytes_max
         self._pages: dict[Hashable, _Page] = {}  # the most recently used page comes last
         self._size = 0
         self._running_tasks: dict[tuple[Version, str], asyncio.Task[_Page]] = {}
@@ -70,7 +90,7 @@ class PageCache:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request from the cache, or pass it on."""
-        version = self._current_version(scope) if scope["type"] == "http" and scope["method"] in _READ_METHODS else None
+        version = self._current_version(scope) if scope["type"] == "http" else None
         if version is None:
             await self._app(scope, receive, send)
             return
@@ -79,11 +99,22 @@ class PageCache:
         except Unavailable as error:
             await problem_answer(error).send(scope, send)
             return
-        scope["route"] = page.route
-        await _conditional_answer(page, scope).send(scope, send)
+        await _answer_with(page, scope).send(scope, send)
+
+    def find_answer(self, scope: Scope) -> HttpAnswer | None:
+        """Return the answer to a request for a cached page; None if ``__call__`` must answer it."""
+        if file := self._files.get(scope["path"]):
+            return file.find_answer(scope)
+        version = self._current_version(scope)
+        if version is None:
+            return None
+        if page := self._find_cached(version):
+            return _answer_with(page, scope)
+        is_refused = version.is_queued and IS_PUBLIC_KEY in scope and self._queue.is_full(peer_address(scope))
+        return _TOO_MANY if is_refused else None
 
     def _current_version(self, scope: Scope) -> Version | None:
-        version = self._version(scope)
+        version = self._version(scope) if scope["method"] in _READ_METHODS else None
         return version and version._replace(page=(IS_PUBLIC_KEY in scope, version.page))
 
     def _find_cached(self, version: Version) -> _Page | None:
@@ -98,15 +129,15 @@ class PageCache:
         return page
 
     async def _render_once(self, version: Version, scope: Scope) -> _Page:
-        """Return the page, rendered by one task for all simultaneous requests of a sender."""
-        key = version, peer_address(scope)
+        """Return the page, rendered by one task for all simultaneous requests of a sender, or of all in no queue."""
+        key = version, peer_address(scope) if version.is_queued else ""
         making = self._running_tasks.get(key)
         if making is None:
-            making = self._running_tasks[key] = asyncio.create_task(self._render_in_turn(scope))
+            making = self._running_tasks[key] = asyncio.create_task(self._render_in_turn(scope, version.is_queued))
             making.add_done_callback(lambda _: self._running_tasks.pop(key))
         return await asyncio.shield(making)
 
-    async def _render_in_turn(self, scope: Scope) -> _Page:
+    async def _render_in_turn(self, scope: Scope, is_queued: bool) -> _Page:
         """Return the page, from the cache or rendered, in the sender's turn if the request is public."""
 
         async def work() -> _Page:
@@ -114,7 +145,8 @@ class PageCache:
             version = self._current_version(scope)
             return (version and self._find_cached(version)) or await self._request_page(version, scope)
 
-        return await (self._queue.run(peer_address(scope), work) if IS_PUBLIC_KEY in scope else work())
+        is_queued = is_queued and IS_PUBLIC_KEY in scope
+        return await (self._queue.run(peer_address(scope), work) if is_queued else work())
 
     async def _request_page(self, version: Version | None, scope: Scope) -> _Page:
         """Render the page by the application, and cache it unless its version has changed meanwhile."""
@@ -162,8 +194,9 @@ def _tag_page(content_key: Hashable, answer: HttpAnswer, route: Any) -> _Page:
     return _Page(content_key, answer._replace(headers=tagged_headers), tag, route)
 
 
-def _conditional_answer(page: _Page, scope: Scope) -> HttpAnswer:
-    """Return the answer with a page, or 304 if the request names the page's entity tag."""
+def _answer_with(page: _Page, scope: Scope) -> HttpAnswer:
+    """Return the answer with a page, or 304 if the request names the page's entity tag; note the page's route."""
+    scope["route"] = page.route
     if_none_match = dict(scope["headers"]).get(_IF_NONE_MATCH, b"")
     tags = {tag.strip().removeprefix(b"W/").strip(b'"') for tag in if_none_match.split(b",")}
     if page.tag and (page.tag.strip(b'"') in tags or b"*" in tags):

@@ -2,9 +2,11 @@
 
 import time
 from collections.abc import Callable
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.types import Message, Receive, Scope, Send
+
+from privateer_core.serving.http.answer import HttpAnswer
 
 OTHER_LABEL: Final = "other"
 """Label of unknown paths and methods, which senders can make up."""
@@ -37,13 +39,23 @@ def method_label(scope: Scope) -> str:
     return scope["method"] if scope["method"] in _METHODS else OTHER_LABEL
 
 
+class Pages(Protocol):
+    """An ASGI application with answers that are kept as bytes, such as a `PageCache`."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request."""
+
+    def find_answer(self, scope: Scope) -> HttpAnswer | None:
+        """Return the answer that is kept; None if there is none."""
+
+
 class TimingMiddleware:
     """ASGI middleware that measures the duration of every answer.
 
     route: returns the path template of an answered request from its scope; empty if no page has its path.
     """
 
-    def __init__(self, app: ASGIApp, route: Callable[[Scope], str], record: Callable[[AnswerTiming], None]) -> None:
+    def __init__(self, app: Pages, route: Callable[[Scope], str], record: Callable[[AnswerTiming], None]) -> None:
         self._app, self._route, self._record = app, route, record
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -68,3 +80,18 @@ class TimingMiddleware:
             await send(message)
 
         await self._app(scope, receive_timed, send_timed)
+
+    def find_answer(self, scope: Scope) -> HttpAnswer | None:
+        """Return the application's answer that is kept as bytes, and record its duration; None if it has none."""
+        start = time.perf_counter()
+        if answer := self._app.find_answer(scope):
+            seconds, route = time.perf_counter() - start, self._route(scope) or OTHER_LABEL
+            self._record(AnswerTiming(method_label(scope), route, answer.status, seconds))
+        return answer
+
+    def at_once(self, scope: Scope, body: bytearray, reply: Callable[[HttpAnswer], None]) -> bool:  # noqa: ARG002
+        """Answer a request as `find_answer` does; False if ``__call__`` must answer it."""
+        answer = self.find_answer(scope)
+        if answer:
+            reply(answer)
+        return answer is not None

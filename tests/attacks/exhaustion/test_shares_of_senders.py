@@ -1,0 +1,146 @@
+"""One sender has many requests waiting on many connections: others wait for one of them, not for all."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from privateer_core.serving.connections import Connections
+from privateer_core.serving.fair_queue import RequestQueue
+from privateer_core.serving.http_protocol import GuardedProtocol
+from privateer_core.serving.process import _make_config
+from privateer_server.app import create_app
+from privateer_server.settings import ServerSettings
+from tests.support.asgi import serving
+from tests.support.servers import SHUFFLED, TOKEN, Api
+from tests.unit.serving.test_http_protocol import State
+
+CONNECTIONS, DEPTH = 16, 4
+MAX_BEFORE: Final = 2
+"""Requests of the flood that may be answered before an honest one: of the pass under way, and of the next."""
+GREEDY, HONEST = "192.0.2.9", "192.0.2.3"
+POLICY: Final = b"GET /experiments/test/policy HTTP/1.1\r\nhost: here\r\naccept: application/msgpack\r\n\r\n"
+KEPT: Final = [
+    *("/healthz", "/keys", "/limits", "/openapi.json", "/experiments", "/", "/dashboard/app.mjs", "/nothing"),
+    *("/log/key", "/log/head", "/log/entries", "/log/proof?experiment=test&version=1"),
+    *(f"/experiments/test{page}" for page in ("", "/policy", "/answer", "/state", "/history", "/privacy", "/risk")),
+]
+"""Pages whose bytes are kept."""
+MADE: Final = [
+    *("/readyz", "/log/inclusion?experiment=test&version=1", "/log/consistency?first=1&second=1", "/log/entries?end=1"),
+    *("/experiments/test/token-keys", "/experiments/none/token-keys", "/experiments/none", "/log/none"),
+    *("/experiments/test/policy?wait=5", "/experiments/test/policy/1"),
+]
+
+
+class Wire:
+    """A transport that notes who is answered."""
+
+    def __init__(self, sender: str, answered: list[str]) -> None:
+        self._sender, self._answered, self._is_closing = sender, answered, False
+
+    def write(self, data: bytes) -> None:
+        if data.startswith(b"HTTP/1.1 "):
+            self._answered.append(self._sender)
+
+    def get_extra_info(self, name: str, default: Any = None) -> Any:
+        return (self._sender, 1) if name == "peername" else default
+
+    def is_closing(self) -> bool:
+        return self._is_closing
+
+    def get_write_buffer_size(self) -> int:
+        return 0
+
+    def abort(self) -> None:
+        self._is_closing = True
+
+    close = abort
+
+    def __getattr__(self, name: str) -> Callable[..., None]:
+        assert name in ("pause_reading", "resume_reading", "set_write_buffer_limits", "write_eof")
+        return lambda *_, **__: None
+
+
+class Door:
+    """The public listener of a server, without sockets."""
+
+    def __init__(self, app: Any) -> None:
+        self.answered: list[str] = []
+        self._table, self._state = Connections(1000), State()
+        self._config = _make_config(app, "off", self._table)
+        self._config.load()
+
+    def connect(self, sender: str) -> Any:
+        connection: Any = GuardedProtocol(self._table, config=self._config, server_state=self._state, app_state={})
+        connection.connection_made(Wire(sender, self.answered))
+        return connection
+
+    async def wait_for(self, sender: str, answers: int) -> None:
+        async with asyncio.timeout(30):
+            while self.answered.count(sender) < answers:
+                await asyncio.sleep(0)
+
+    async def count_before(self, route: str) -> int:
+        """The most requests of a flood that are answered between an honest request and its answer."""
+        method, _, target = route.rpartition(" ")
+        head = f"{method or 'GET'} {target} HTTP/1.1\r\nhost: here\r\naccept: text/html\r\n"
+        request = f"{head}content-length: 2\r\n\r\nab".encode() if method else f"{head}\r\n".encode()
+        first, honest = self.connect(GREEDY), self.connect(HONEST)
+        first.data_received(request)
+        await self.wait_for(GREEDY, 1)  # what is kept is made
+        for _ in range(CONNECTIONS):
+            self.connect(GREEDY).data_received(DEPTH * request)
+        most = 0
+        for times in range(1, 6):
+            before = len(self.answered)
+            honest.data_received(POLICY)
+            await self.wait_for(HONEST, times)
+            most = max(most, self.answered[before:].index(HONEST))
+        await self.wait_for(GREEDY, 1 + CONNECTIONS * DEPTH)  # nothing is left for the next route
+        return most
+
+
+@asynccontextmanager
+async def open_door(folder: Path) -> AsyncIterator[Door]:
+    server = create_app(ServerSettings(data=folder / "data", admin_token=TOKEN))
+    async with serving(server) as client:
+        assert (await Api(client).create(SHUFFLED)).status_code == 201
+        yield Door(server.public)
+
+
+async def test_nobody_waits_for_more_than_one_request_of_another(tmp_path: Path) -> None:
+    async with open_door(tmp_path) as door:
+        for route in (*KEPT, *MADE, "POST /reports"):
+            door.answered.clear()
+            assert await door.count_before(route) <= MAX_BEFORE, route
+
+
+async def test_without_turns_everybody_waits_for_the_flood(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Planted: all that has come is answered in one pass, as it came."""
+    monkeypatch.setattr(
+        RequestQueue, "put", lambda _, __, answer: asyncio.get_running_loop().call_soon(answer) is not None
+    )
+    async with open_door(tmp_path) as door:
+        assert await door.count_before("/healthz") >= CONNECTIONS
+
+
+@pytest.mark.parametrize("path", KEPT)
+async def test_what_is_kept_is_answered_without_a_task(tmp_path: Path, path: str) -> None:
+    async with open_door(tmp_path) as door:
+        before = len(asyncio.all_tasks())
+        await door.count_before(path)
+        assert len(asyncio.all_tasks()) == before
+
+
+async def test_a_head_is_signed_anew_after_a_publication(tmp_path: Path) -> None:
+    server = create_app(ServerSettings(data=tmp_path / "data", admin_token=TOKEN))
+    async with serving(server) as client:
+        heads = []
+        for name in ("one", "two", "three"):
+            assert (await Api(client).create({"experiment.name": name})).status_code == 201
+            heads += [(await client.get("/log/head")).text for _ in range(2)]
+        assert [head.split("\n")[1] for head in heads] == ["1", "1", "2", "2", "3", "3"]
