@@ -28,18 +28,21 @@ class AsyncSessionsInTime:
         began, future = self._joins.get(name, (0.0, None))
         is_old = future is not None and future.done() and (_has_failed(future) or monotonic() - began > SESSION_SECONDS)
         if future is None or is_old or future.get_loop() is not asyncio.get_running_loop():
-            began, future = monotonic(), asyncio.ensure_future(self._join(name))
+            began, future = monotonic(), asyncio.ensure_future(self._join_session(name))
             future.add_done_callback(_has_failed)  # retrieves an exception that may be awaited nowhere
             self._joins[name] = (began, future)
         await asyncio.wait({future}, timeout=max(0.0, began + SERVER_TIME_SHARE * seconds - monotonic()))
-        if future.done():
-            self._sessions[name] = future.result()
-        elif name not in self._sessions:
+        return future.result() if future.done() else self._sessions.get(name)
+
+    async def _join_session(self, name: str) -> Session[Any]:
+        """Join an experiment, and store its session; until then, store the session of the stored publication."""
+        if name not in self._sessions:
             with suppress(PrivateerError):
                 stored = await self._load_stored(name)
                 if stored is not None:
                     self._sessions[name] = stored
-        return self._sessions.get(name)
+        session = self._sessions[name] = await self._join(name)
+        return session
 
 
 def _has_failed(future: "asyncio.Future[Any]") -> bool:

@@ -3,9 +3,11 @@
 import asyncio
 import json
 import logging
+import sqlite3
 import threading
 import time
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -60,6 +62,29 @@ def _shown_in_time(tmp_path: Path, url: str, case: dict[str, str], caplog: pytes
     assert took < within + _GRACE
     assert (name, outcome) == ("control", ReportStatus.NOT_REQUESTED)
     assert reason.startswith(words)
+
+
+def test_a_ledger_that_another_program_has_locked_holds_no_page(tmp_path: Path) -> None:
+    """SQLite waits ten seconds for a lock; a page waits for its own limit."""
+    path = tmp_path / "x.db"
+    Ledger(path)
+
+    async def page(url: str) -> Any:
+        async with AsyncClient(url, ledger=path) as client:
+            shown = await client.arm("test", CONTEXT, default="control", within=_WITHIN)
+            other_program.rollback()  # or the end of the loop would wait for the thread
+            return shown
+
+    with LISTENING["hangs"]() as url, closing(sqlite3.connect(path, check_same_thread=False)) as other_program:
+        for show in (
+            lambda: Client(url, ledger=path).arm("test", CONTEXT, default="control", within=_WITHIN),
+            lambda: asyncio.run(page(url)),
+        ):
+            other_program.execute("BEGIN EXCLUSIVE")
+            began = time.monotonic()
+            assert show().name == "control"
+            assert time.monotonic() - began < 5
+            other_program.rollback()
 
 
 def delay_server(server: Server, seconds: float) -> Callable[[Any], Any]:
