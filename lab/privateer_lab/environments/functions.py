@@ -43,9 +43,10 @@ class RiseDrift(Drift):
 
 
 class BernoulliSection(SyntheticSection):
-    """Rewards 0 or 1; the arm in the middle of the list is best, and all others have equal means."""
+    """Rewards 0 or 1; the arm in the middle of the list is best, or several from there on, all others are equal."""
 
     name: Literal["bernoulli"] = "bernoulli"
+    best_count: int = Field(default=1, ge=1)  # the number of arms that have the mean of the best one
     # best, gap: the mean reward of the best arm, and what others lack of it
     best: float = Field(default=0.6, ge=0, le=1, allow_inf_nan=False)
     gap: float = Field(default=0.2, ge=0, le=1, allow_inf_nan=False)
@@ -59,7 +60,8 @@ class BernoulliSection(SyntheticSection):
 
     def means(self, contexts: Array, arms: int) -> Array:
         """Return the mean of every arm, the same in all contexts, shape (n, K)."""
-        means = np.where(np.arange(arms) == arms // 2, self.best, self.best - self.gap)
+        is_best = (np.arange(arms) - arms // 2) % arms < self.best_count
+        means = np.where(is_best, self.best, self.best - self.gap)
         return np.broadcast_to(means, (len(contexts), arms))
 
     def environment(self, spec: ArmsSpec, seed: int) -> "Bernoulli":
@@ -91,8 +93,8 @@ class Bernoulli(Synthetic):
         n_participants, rng = 1000, np.random.default_rng(0)
         coins = rng.integers(0, 2**32, n_participants, dtype=np.uint32)
         arms = policy.decide(np.zeros((n_participants, 0)), coins).arms
-        best_arm = self.means(self.contexts(self._last_participant, 1, rng))[0].argmax()
-        return {"best_share": float(np.mean(arms == best_arm))}
+        means = self.means(self.contexts(self._last_participant, 1, rng))[0]
+        return {"best_share": float(np.mean(means[arms] == means.max()))}
 
 
 class PeaksSection(SyntheticSection):

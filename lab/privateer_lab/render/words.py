@@ -60,6 +60,7 @@ _FIGURE_NAMES: Final = {
     # what it found
     "samples": "reports learned from",
     "stopped": "share of runs that stopped by themselves",
+    "set_error_bound": "bound of the probability that the best options are wrong",
     "stopped_early": "share of runs that stopped early",
     "looks": "looks at the result",
     "decided": "effects decided",

@@ -5,7 +5,7 @@ from functools import cached_property
 from typing import Any, ClassVar, Final, Literal, Self
 
 import numpy as np
-from pydantic import Field, field_validator
+from pydantic import Field, SerializerFunctionWrapHandler, field_validator, model_serializer, model_validator
 from typing_extensions import override
 
 from privateer_core.algorithms import Algorithm
@@ -30,11 +30,18 @@ class BanditSection(Section):
     name: Literal["bandit"]
     # ``regret``: Thompson sampling. ``moving``: KL-UCB with discounting, where rewards may change, so that arms
     # are tried again. ``adversarial``: where an adversary may choose rewards (Tsallis-INF). ``best-arm``: the
-    # experiment stops as soon as it knows the best arm.
-    objective: Literal["regret", "moving", "adversarial", "best-arm"] = "regret"
+    # experiment stops as soon as it knows the best arm. ``best-arms``: the people of the horizon are the budget, and
+    # the result is a set of the best arms with a bound of the probability that it is wrong.
+    objective: Literal["regret", "moving", "adversarial", "best-arm", "best-arms"] = "regret"
+    best_count: int = Field(default=1, ge=1)  # how many arms ``best-arms`` looks for
     # probability that any confidence interval of an arm's mean reward ever misses it, and that the experiment stops
     # with an arm that is not the best
     failure_probability: float = Field(default=0.05, ge=1e-12, lt=1)
+
+    @model_serializer(mode="wrap")
+    def _serialize_for_storage(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Serialize without the number of one best arm, so that specs without it keep their bytes."""
+        return {name: value for name, value in serialize(self).items() if name != "best_count" or value > 1}
 
 
 class BanditSpec(ArmsSpec):
@@ -54,6 +61,16 @@ class BanditSpec(ArmsSpec):
             detail, remedy = "this algorithm looks at no context", "remove it, or choose an algorithm that does"
             raise SpecError(detail, field="context", remedy=remedy)
         return context
+
+    @model_validator(mode="after")
+    def _check_best_count(self) -> Self:
+        """Refuse a number of best arms that leaves no other arm, or that the objective does not use."""
+        count, finds_set = self.algorithm.best_count, self.algorithm.objective == "best-arms"
+        if count >= sum(self.playable) or (count > 1 and not finds_set):
+            detail = f"is {count}, of {sum(self.playable)} arms, with the objective '{self.algorithm.objective}'"
+            remedy = "have fewer than arms, and algorithm.objective = 'best-arms'"
+            raise SpecError(detail, field="algorithm.best_count", remedy=remedy)
+        return self
 
     @property
     @override
@@ -101,6 +118,7 @@ class BanditSpec(ArmsSpec):
             promises["shuffle"] | {"arm_visibility": "hidden"}, objective="adversarial"
         )
         specs["central-best-arm"] = cls._example(promises["central"], objective="best-arm")
+        specs["local-best-arms"] = cls._example(promises["local"], objective="best-arms", best_count=2)
         return specs
 
     @classmethod

@@ -39,6 +39,8 @@ PAPER = {
         ({"algorithm": {"host": "kl-ucb"}}, "algorithm.host"),
         ({"algorithm": {"objective": "best"}}, "algorithm.objective"),
         ({"algorithm": {"failure_probability": 0}}, "algorithm.failure_probability"),
+        ({"algorithm": {"objective": "best-arms", "best_count": 10}}, "algorithm.best_count"),
+        ({"algorithm": {"objective": "best-arm", "best_count": 2}}, "algorithm.best_count"),
         ({"experiment": {"arms": [str(n) for n in range(ARMS_MAX + 1)]}}, "experiment.arms"),
         ({**PAPER, "algorithm": {"name": "paper-2-bandit", "objective": "regret"}}, "algorithm.objective"),
         ({**PAPER, "privacy": {}}, "privacy.delta"),

@@ -12,6 +12,7 @@ from typing_extensions import override
 from privateer_core.algorithms.bandit import BanditPolicy, BanditSpec, make_arm_layout
 from privateer_core.answer import Answer
 from privateer_core.answer.estimates import Estimate, MeasuredRate
+from privateer_core.answer.facts import Table
 from privateer_core.answer.parts import Basis
 from privateer_core.primitives.contributions import CellHits, GroupSums, KeyedSums
 from privateer_core.primitives.public_coins import UNIT
@@ -28,6 +29,7 @@ from privateer_server.algorithms.bandit.sampling_rules import (
     thompson,
     thompson_fitted_prior,
     track_and_stop,
+    track_boundary,
     tsallis,
 )
 
@@ -61,7 +63,8 @@ class BanditLearner(RoundsLearner[BanditSpec, BanditState, BanditPolicy]):
     def __init__(self, spec: BanditSpec) -> None:
         super().__init__(spec)
         self.playable = np.array(spec.playable)
-        self.finds_best = spec.algorithm.objective == "best-arm"
+        self.finds_set = spec.algorithm.objective == "best-arms"
+        self.finds_best = self.finds_set or spec.algorithm.objective == "best-arm"
 
     @override
     def start(self, seed: int) -> BanditState:
@@ -86,13 +89,17 @@ class BanditLearner(RoundsLearner[BanditSpec, BanditState, BanditPolicy]):
         means = state.posterior.bounded if self.finds_best else state.posterior.means
         return int(np.argmax(np.where(self.playable, means, -np.inf)))
 
+    def find_best_arms(self, state: BanditState) -> NDArray[np.bool_]:
+        """Return a mask of the arms that are taken for the best ones, as many as the spec asks for."""
+        return state.posterior.find_best_arms(self.playable, self.spec.algorithm.best_count)
+
     def shares(self, state: BanditState, next_round: NewRound) -> Array:
         """Return the share of a round's participants who play each arm; uniform before the first report on each."""
         posterior = state.posterior
         if not posterior.precision[self.playable].all():
             return np.asarray(self.playable / self.playable.sum())
         if self.finds_best:
-            return track_and_stop(posterior, self.playable, self.leader(state), next_round.batch_size)
+            return self._track(state, next_round.batch_size)
         if self.spec.algorithm.objective == "moving":
             return kl_ucb(posterior, self.playable, state.reported, next_round.batch_size)
         if self.spec.algorithm.objective == "adversarial":
@@ -103,6 +110,12 @@ class BanditLearner(RoundsLearner[BanditSpec, BanditState, BanditPolicy]):
         if has_enough_to_fit_prior(posterior, self.playable, horizon):
             return thompson_fitted_prior(posterior, self.playable, n_draws, n_remaining, next_round.seed)
         return thompson(posterior, self.playable, n_draws, n_remaining, next_round.seed)
+
+    def _track(self, state: BanditState, batch: int) -> Array:
+        """Return the shares of an identification objective: of the best arm, or of a set of best arms."""
+        if self.finds_set:
+            return track_boundary(state.posterior, self.playable, self.find_best_arms(state), batch)
+        return track_and_stop(state.posterior, self.playable, self.leader(state), batch)
 
     def _tsallis_shares(self, state: BanditState, batch: int) -> Array:
         """Return Tsallis-INF's shares, at the learning rate 2 / (c sqrt(t)) for the attenuation c of reports."""
@@ -130,7 +143,7 @@ class BanditLearner(RoundsLearner[BanditSpec, BanditState, BanditPolicy]):
     def _add_round(self, state: BanditState, posterior: ArmPosterior, reports: int) -> BanditState:
         """Return the state after one more round, stopped if its objective is the best arm and that is known."""
         rounds, reported = state.rounds + 1, state.reported + reports
-        stopped = self.finds_best and self.is_best_arm_known(posterior)
+        stopped = self.finds_best and not self.finds_set and self.is_best_arm_known(posterior)
         return replace(state, rounds=rounds, reported=reported, posterior=posterior, stopped=stopped)
 
     def is_best_arm_known(self, posterior: ArmPosterior) -> bool:
@@ -153,10 +166,10 @@ class BanditLearner(RoundsLearner[BanditSpec, BanditState, BanditPolicy]):
     def answer(self, state: BanditState) -> Answer:
         """Return every arm's mean reward with an anytime-valid interval, and the best arm once it is known.
 
-        Where regret counts the leader is recommended when the experiment is over.
+        Where regret counts, and with a budget, the leader is recommended when the experiment is over.
         """
-        is_over = self.is_over(state)
-        best = self.leader(state) if state.reported and (state.stopped or (is_over and not self.finds_best)) else None
+        names_leader = self.is_over(state) and (self.finds_set or not self.finds_best)
+        best = self.leader(state) if state.reported and (state.stopped or names_leader) else None
         return self.build_answer(
             state,
             rounds=state.rounds,
@@ -164,7 +177,17 @@ class BanditLearner(RoundsLearner[BanditSpec, BanditState, BanditPolicy]):
             recommended=None if best is None else self.spec.options[best],
             basis=None if best is None else self._choose_basis(best, state),
             estimates=self._build_estimates(state) if state.posterior.people.any() else (),
+            parts=(self._list_best_arms(state),) if self.finds_set and state.reported else (),
         )
+
+    def _list_best_arms(self, state: BanditState) -> Table:
+        """Return the set of best arms with their estimated means, and the bound of its error in the title."""
+        is_best, means = self.find_best_arms(state), self.spec.reward.unscaled(state.posterior.means)
+        error = state.posterior.bound_set_error(is_best, self.playable)
+        arms = sorted(np.flatnonzero(is_best).tolist(), key=lambda arm: -means[arm])
+        title = f"best {len(arms)} of {int(self.playable.sum())} options, wrong with probability {error:.2g} at most"
+        rows = tuple((self.spec.options[arm], float(means[arm])) for arm in arms)
+        return Table.of(title, {"option": "words", "mean reward": "reward"}, rows)
 
     def _build_estimates(self, state: BanditState) -> tuple[Estimate, ...]:
         """Return the arms' mean rewards with anytime-valid intervals, in the unit of rewards."""
@@ -189,8 +212,11 @@ class BanditLearner(RoundsLearner[BanditSpec, BanditState, BanditPolicy]):
 
     @override
     def figures(self, state: BanditState) -> dict[str, float]:
-        """Return the number of reports, and whether the best arm is known."""
-        return {"samples": state.reported, "stopped": float(state.stopped)}
+        """Return the number of reports, whether the best arm is known, and the bound of the set's error."""
+        figures = {"samples": state.reported, "stopped": float(state.stopped)}
+        if self.finds_set:
+            figures["set_error_bound"] = state.posterior.bound_set_error(self.find_best_arms(state), self.playable)
+        return figures
 
 
 def _recentre(bounded: Estimate, mean: float) -> Estimate:

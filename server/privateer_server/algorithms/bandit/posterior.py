@@ -224,13 +224,32 @@ class ArmPosterior:
         one are off together by their difference, which happens with probability failure / (arms - 1) to each.
         """
         best = int(np.argmax(np.where(playable, self.bounded, -np.inf)))
-        mixed = self.precision**2 / (self.precision + _MIXING_PRECISION)
-        pair_precision = mixed * mixed[best] / np.maximum(mixed + mixed[best], 1e-300)
-        log_ratios = pair_precision * (self.bounded[best] - self.bounded) ** 2 / 2
-        costs = _mixture_cost(self.precision)
-        margins = log_ratios - math.log(max(1, int(playable.sum()) - 1) / failure_probability) - costs - costs[best]
+        margins = self._log_evidence()[best] - math.log(max(1, int(playable.sum()) - 1) / failure_probability)
         margins[best] = np.inf
         return best, np.where(playable, margins, np.inf)
+
+    def find_best_arms(self, playable: NDArray[np.bool_], count: int) -> NDArray[np.bool_]:
+        """Return a mask of the ``count`` playable arms with the highest `bounded` means."""
+        is_best = np.zeros(len(playable), bool)
+        is_best[np.argsort(np.where(playable, -self.bounded, np.inf), kind="stable")[:count]] = True
+        return is_best
+
+    def bound_set_error(self, is_best: NDArray[np.bool_], playable: NDArray[np.bool_]) -> float:
+        """Return a bound p of the error probability of a set: an arm outside has a higher mean than one inside.
+
+        At any time, whatever decided who played what, p is at most a while the set is wrong with probability a or less.
+        A wrong set has one of the k (arms - k) pairs of a worse and a best arm in the wrong order.
+        """
+        is_rival = playable & ~is_best
+        n_pairs = int(is_best.sum()) * int(is_rival.sum())
+        return min(1.0, n_pairs * math.exp(-float(self._log_evidence()[np.ix_(is_best, is_rival)].min())))
+
+    def _log_evidence(self) -> Array:
+        """Return by how much the mixed log likelihood says that arm i is better than arm j, net of costs; (i, j)."""
+        mixed, costs = self.precision**2 / (self.precision + _MIXING_PRECISION), _mixture_cost(self.precision)
+        pair_precision = mixed[:, None] * mixed / np.maximum(mixed[:, None] + mixed, 1e-300)
+        gaps = np.maximum(self.bounded[:, None] - self.bounded, 0.0)
+        return np.asarray(pair_precision * gaps**2 / 2 - costs[:, None] - costs)
 
 
 def _mixture_cost(precision: Array) -> Array:

@@ -245,6 +245,28 @@ def track_and_stop(posterior: ArmPosterior, playable: NDArray[np.bool_], leader:
         low, high = (y, high) if ((y / np.maximum(gaps[is_rival] - y, 1e-300)) ** 2).sum() < 1 else (low, y)
     ratios = np.where(is_rival, low / np.maximum(gaps - low, 1e-300), 0.0)
     ratios[leader] = 1.0
+    return _catch_up(posterior, playable, ratios, batch)
+
+
+def track_boundary(
+    posterior: ArmPosterior, playable: NDArray[np.bool_], is_best: NDArray[np.bool_], batch: int
+) -> Array:
+    """Return shares that track the proportions 1 / gap^2 for a set of best arms (Bubeck, Wang and Viswanathan 2013).
+
+    An arm in the set is compared with the best one outside, all others with the worst one inside; gaps as in
+    `track_and_stop`.
+    """
+    variance, means = 1 / np.maximum(posterior.precision, 1e-12), posterior.bounded
+    worst_inside = int(np.argmin(np.where(is_best, means, np.inf)))
+    best_outside = int(np.argmax(np.where(playable & ~is_best, means, -np.inf)))
+    opposite = np.where(is_best, best_outside, worst_inside)
+    pair_variances = variance + variance[opposite]
+    min_gaps = np.maximum(np.abs(means - means[opposite]) - np.sqrt(pair_variances), 0.0)
+    return _catch_up(posterior, playable, np.where(playable, 1 / (min_gaps**2 + pair_variances), 0.0), batch)
+
+
+def _catch_up(posterior: ArmPosterior, playable: NDArray[np.bool_], ratios: Array, batch: int) -> Array:
+    """Return shares by which people come closest to proportions, a fifth of which are those of random arms."""
     shares = (1 - _RANDOM_ARM_SHARE) * ratios / ratios.sum() + _RANDOM_ARM_SHARE * playable / playable.sum()
     deficits = np.maximum(shares * (posterior.people.sum() + batch) - posterior.people, 0.0) * playable
     return np.asarray(deficits / deficits.sum())
