@@ -1,4 +1,4 @@
-"""Which of our modules a device loads: at ``import privateer_client``, and until its first choice."""
+"""What is imported: by a device, until its first choice, and by each command before it runs."""
 
 import json
 import pickle
@@ -16,6 +16,7 @@ from tests.support.publications import published
 from tests.support.specs import make_spec
 
 LIST: Final = Path("tests/unit/client/device_imports.json")
+COMMANDS_LIST: Final = Path("tests/unit/lab/cli/command_imports.json")
 _CODE: Final = """
 import pickle, sys
 import privateer_client
@@ -39,6 +40,24 @@ print(json.dumps({"packages": packages, "import": sorted(at_import), "first choi
 """
 
 
+_COMMANDS_CODE: Final = """
+import json, os, sys
+from privateer_lab.cli.command_line import COMMANDS, load_command
+large = ("fastapi", "httpx", "matplotlib", "numpy", "pandas", "pydantic", "rich", "scipy", "sqlalchemy", "typer")
+packages = {}
+for name in [name for commands in COMMANDS.values() for name in commands]:
+    read, write = os.pipe()
+    if not os.fork():
+        load_command(name)
+        os.write(write, " ".join(package for package in large if package in sys.modules).encode())
+        os._exit(0)
+    os.close(write)
+    packages[name] = os.read(read, 1000).decode()
+    os.wait()
+print(json.dumps(packages))
+"""
+
+
 def loaded() -> dict[str, list[str]]:
     """Large packages and our modules that the import loads, and those more that the first choice does."""
     notary, body = Notary(), published(make_spec())
@@ -51,6 +70,13 @@ def loaded() -> dict[str, list[str]]:
     return dict(json.loads(process.stdout))
 
 
+def command_packages() -> dict[str, str]:
+    """Large packages that each command imports, of processes that have imported the list of commands."""
+    process = subprocess.run([sys.executable, "-c", _COMMANDS_CODE], capture_output=True, text=True, check=True)
+    return dict(json.loads(process.stdout))
+
+
 def documents() -> dict[Path, str]:
-    """The list."""
-    return {LIST: json.dumps(loaded(), indent=1) + "\n"}
+    """Both lists."""
+    lists = {LIST: loaded(), COMMANDS_LIST: command_packages()}
+    return {path: json.dumps(content, indent=1) + "\n" for path, content in lists.items()}

@@ -39,8 +39,8 @@ from privateer_core.errors import SpecError
 from privateer_core.privacy.certificate import Certificate, Claim, Verdict, recompute
 from privateer_core.privacy.record_verification import read_certificates
 from privateer_lab.audit.crowds import tightness
-from privateer_lab.cli.ask import Name, claim_rows
-from privateer_lab.cli.command_line import URL, Json, Url
+from privateer_lab.cli.ask import claim_rows
+from privateer_lab.cli.command_line import URL, Json, Name, Url
 from privateer_lab.cli.input_files import read_document
 from privateer_lab.cli.output import print_json, print_rows, print_table, screen
 from privateer_lab.render.words import figure_name, name_figures

@@ -1,4 +1,4 @@
-"""``list``, ``answer``: experiments and their results."""
+"""``answer``: the results of an experiment."""
 
 from enum import StrEnum
 from pathlib import Path
@@ -6,35 +6,22 @@ from typing import Annotated, Any, Final
 
 import msgspec
 import typer
-from typer import Argument, Option
+from typer import Option
 
 from privateer_core.answer.conclusion import PublishedAnswer
 from privateer_core.answer.people import People
 from privateer_core.errors import SpecError
-from privateer_lab.cli.command_line import SHUFFLER_ADMIN_URL, URL, Json, ShufflerAdminUrl, Url
+from privateer_lab.cli.command_line import SHUFFLER_ADMIN_URL, URL, Json, Name, ShufflerAdminUrl, Url
 from privateer_lab.cli.output import announce, print_json, print_lines, print_table, screen
 from privateer_lab.render import terminal
 from privateer_lab.render.conclusion_tables import MAX_ROWS
 from privateer_lab.render.words import name_figures
 from privateer_lab.services.rest import fetch_answer, fetch_shuffler_progress, parse_policy, request_json
 
-Name = Annotated[str, Argument(metavar="NAME", help="Name of the experiment.")]
-
 
 def register(app: typer.Typer) -> None:
-    """Add the commands."""
-    app.command(name="list")(list_experiments)
+    """Add the command."""
     app.command()(answer)
-
-
-def list_experiments(url: Url = URL, as_json: Json = False) -> None:
-    """List the experiments of a server."""
-    answer = request_json("GET", f"{url}/experiments")
-    if as_json:
-        print_json(answer)
-        return
-    for row in answer["experiments"]:
-        screen.print(f"{row['name']}: {row['status']}, version {row['version']}, {row['model']}")
 
 
 class View(StrEnum):

@@ -11,8 +11,7 @@ from typing import Annotated, Any, Final
 import typer
 
 from privateer_core.errors import SpecError
-from privateer_lab.cli.ask import Name
-from privateer_lab.cli.command_line import ADMIN_URL, AdminUrl, Json, Token
+from privateer_lab.cli.command_line import ADMIN_URL, AdminUrl, Json, Name, Token
 from privateer_lab.cli.output import open_folder, print_json, print_rows, screen
 from privateer_lab.services.rest import admin_headers, request_json
 from privateer_server.experiments.changes import CHANGES, Change, Clone, Delete, Option, find_limit

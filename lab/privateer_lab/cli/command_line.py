@@ -35,7 +35,7 @@ COMMANDS: Final[dict[str, dict[str, tuple[str, str]]]] = {
     },
     "Ask: begin experiments, and read what was learned": {
         "create": ("create", "Begin an experiment from a spec, or check the spec."),
-        "list": ("ask", "List the experiments of a server."),
+        "list": ("list_experiments", "List the experiments of a server."),
         "answer": ("ask", "Say which option, for whom, how much better, and how sure."),
         "analyze": ("analyze", "Show the effects of a test that is over, from a file of its rows."),
         "evaluate": ("evaluate", "Show what options or a policy would have earned, from a log of choices."),
@@ -97,6 +97,7 @@ AdminPort = Annotated[int, Option(envvar="PRIVATEER_ADMIN_PORT", min=1, max=6553
 ShufflerAdminPort = Annotated[int, Option(min=1, max=65535, help="The shuffler's private port.")]
 IssuerPort = Annotated[int, Option(min=1, max=65535, help="The issuer's port.")]
 IssuerAdminPort = Annotated[int, Option(min=1, max=65535, help="The issuer's private port.")]
+Name = Annotated[str, Argument(metavar="NAME", help="Name of the experiment.")]
 SpecFile = Annotated[Path, Argument(metavar="SPEC", help="The spec, a TOML file.")]
 PeopleSpec = Annotated[Path, Argument(metavar="SPEC", help="The spec, a TOML file with a population section.")]
 Set = Annotated[list[str], Option("--set", help="Set a key of the spec: section.key=value. May be repeated.")]

@@ -12,11 +12,10 @@ from typing import Any, TypeVar
 import typer
 from rich.console import Console
 from rich.markup import escape
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 from privateer_core.errors import SpecError, printable
-from privateer_lab.render.words import format_figure
+from privateer_lab.render.figures import format_figure
 
 T = TypeVar("T")
 _UNLIMITED_WIDTH = 10_000
@@ -102,6 +101,8 @@ def progress(items: Iterable[T], total: int, label: str, n_done: int = 0) -> lis
     A ``total`` of 0 is unknown; ``n_done`` items were collected earlier. Ctrl-C and SIGTERM end the work and its
     processes: the items so far are returned, if there are any, and a line states their number.
     """
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
     columns = (TextColumn(label), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     bar = Progress(*columns, console=Console(stderr=True), transient=True, disable=not Console(stderr=True).is_terminal)
     with interrupt_on_sigterm(), bar:

@@ -21,7 +21,7 @@ from privateer_lab.audit.transparency_log import AuditorState, LogContradiction,
 from privateer_lab.audit.transparency_log import audit as audit_log
 from privateer_lab.cli.command_line import URL, Json, Url
 from privateer_lab.cli.output import announce, open_folder, print_json, print_table, progress, screen
-from privateer_lab.render.words import format_figure
+from privateer_lab.render.figures import format_figure
 
 if TYPE_CHECKING:
     from privateer_lab.audit.finding import AuditFinding

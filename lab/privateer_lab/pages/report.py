@@ -17,9 +17,10 @@ from privateer_core.spec.spec import Spec
 from privateer_lab.pages.review.subject import ExperimentStanding, format_promise, read_running
 from privateer_lab.pages.templates import format_table, render_page
 from privateer_lab.render.conclusion_tables import list_conclusion_tables
+from privateer_lab.render.figures import format_figure
 from privateer_lab.render.report_pictures import draw_answer, draw_policy
 from privateer_lab.render.tables import TitledTable, answer_tables, estimate_rows, part_tables
-from privateer_lab.render.words import FINAL_STATUSES, format_drift, format_figure, format_list, sentences
+from privateer_lab.render.words import FINAL_STATUSES, format_drift, format_list, sentences
 from privateer_lab.services.rest import fetch_answer, parse_policy, request_json
 
 _MIN_WARNED_REFUSAL_SHARE: Final = 0.05

@@ -11,8 +11,9 @@ from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from privateer_core.errors import printable
+from privateer_lab.render.figures import format_figure
 from privateer_lab.render.tables import TitledTable
-from privateer_lab.render.words import format_figure, percent
+from privateer_lab.render.words import percent
 
 _PACKAGE: Final = "privateer_lab"
 _FOLDER: Final = "pages"

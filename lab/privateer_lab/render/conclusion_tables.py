@@ -10,8 +10,9 @@ from privateer_core.answer.conclusion import Conclusion, PublishedAnswer, Rule, 
 from privateer_core.answer.estimates import Effect
 from privateer_core.answer.parts import LOSS, Loss
 from privateer_core.errors import printable
+from privateer_lab.render.figures import format_figure
 from privateer_lab.render.tables import Row, TitledTable, answer_tables, drop_empty, estimate_rows, shape_tables
-from privateer_lab.render.words import format_figure, rank_effects, sentences, whole_percent
+from privateer_lab.render.words import rank_effects, sentences, whole_percent
 
 _MAX_PRINTED_CONFIDENCE: Final = 0.9999
 _MIN_PRINTED_LOSS_SHARE: Final = 1e-4

@@ -4,7 +4,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 import msgspec
-import numpy as np
 from rich.text import Text
 
 from privateer_core.answer import Answer
@@ -134,6 +133,8 @@ def draw_map(shows: BinShares, arms: Sequence[str], width: int = 48, height: int
 
     A letter stands for the arm with the largest share: lower case if other arms are tried, too. A dot is a tie.
     """
+    import numpy as np
+
     arms = list(dict.fromkeys([*arms, *(name for bin_ in shows.bins for name in bin_.arms)]))
     lower, upper = (np.array([getattr(bin_, corner) for bin_ in shows.bins]) for corner in ("lower", "upper"))
     letters = [_arm_letter(bin_.arms, arms) for bin_ in shows.bins]

@@ -10,9 +10,8 @@ from privateer_core.answer.conclusion import Conclusion
 from privateer_core.answer.estimates import DECIDED, Effect, Reason
 from privateer_core.answer.facts import Between, Condition, Level
 from privateer_core.answer.parts import DriftTest, FeatureSelection
+from privateer_lab.render.figures import format_figure
 
-_MAX_LIST_ITEMS: Final = 8
-"""Largest number of elements in a printed list."""
 _MAX_NAMES: Final = 40
 """Largest number of options or features that a page lists by name."""
 _FIGURE_NAMES: Final = {
@@ -104,22 +103,6 @@ def whole_percent(share: float) -> str:
     if text == "0%" and share > 0:
         return "below 1%"
     return "above 99%" if text == "100%" and share < 1 else text
-
-
-def format_figure(value: Any) -> str:
-    """Format a figure for readers: thousands separated, four significant digits, yes or no, and zero without a sign."""
-    if value is None:
-        return "none"
-    if isinstance(value, list):
-        text = ", ".join(format_figure(element) for element in value[:_MAX_LIST_ITEMS])
-        return text if len(value) <= _MAX_LIST_ITEMS else f"{text}, ... ({len(value):,} in all)"
-    if isinstance(value, dict):
-        return ", ".join(f"{name} {format_figure(element)}" for name, element in value.items())
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if isinstance(value, float):
-        return f"{value:z,.0f}" if abs(value) >= 100 else f"{value:z.4g}"
-    return f"{value:,}" if isinstance(value, int) else str(value)
 
 
 def format_list(names: Sequence[str]) -> str:

@@ -6,18 +6,19 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from itertools import islice
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import httpx
 import msgspec
 
-from privateer_core.answer.conclusion import PublishedAnswer
-from privateer_core.answer.people import People
-from privateer_core.answer.policy_view import PolicyView
 from privateer_core.errors import Deleted, NotFound, PrivateerError, SpecError, Unauthorized, Unavailable
-from privateer_core.privacy.trust import trust_of
-from privateer_core.spec.spec import Spec
 from privateer_core.wire.problem import parse_retry_after, read_slug
+
+if TYPE_CHECKING:
+    from privateer_core.answer.conclusion import PublishedAnswer
+    from privateer_core.answer.people import People
+    from privateer_core.answer.policy_view import PolicyView
+    from privateer_core.spec.spec import Spec
 
 _WRONG_ADDRESS_HINTS: Final = {
     "--url": ("this is not a learning server", "its public port is 8000 unless you changed it"),
@@ -91,7 +92,7 @@ def request_json(method: str, url: str, *, field: str = "--url", **options: Any)
     return _decode_object(_request(method, url, field, **options), field)
 
 
-def create_experiment(admin: str, spec: Spec, token: str | None, start: Any = None) -> tuple[Any, bool]:
+def create_experiment(admin: str, spec: "Spec", token: str | None, start: Any = None) -> tuple[Any, bool]:
     """Create an experiment, warm from an export if given; return the response, and whether it is no repetition."""
     body, page, field = spec.without_people().model_dump(mode="json", exclude_none=True), "experiments", "--admin-url"
     if start is not None:
@@ -134,13 +135,15 @@ def admin_headers(token: str | None) -> dict[str, bytes]:
     return {"Authorization": b"Bearer " + token.encode(errors="surrogateescape")}
 
 
-def fetch_answer(url: str, name: str) -> PublishedAnswer:
+def fetch_answer(url: str, name: str) -> "PublishedAnswer":
     """Fetch the result of an experiment from a server."""
     return fetch_answer_at(f"{url.rstrip('/')}/experiments/{name}")
 
 
-def fetch_answer_at(experiment_url: str, *, field: str = "--url") -> PublishedAnswer:
+def fetch_answer_at(experiment_url: str, *, field: str = "--url") -> "PublishedAnswer":
     """Fetch the result of an experiment by its URL, which the option ``field`` names; refuse another page."""
+    from privateer_core.answer.conclusion import PublishedAnswer
+
     document = request_json("GET", f"{experiment_url}/answer", field=field)
     if isinstance(document, dict):
         document["people"] = request_json("GET", experiment_url, field=field).get("people")
@@ -151,8 +154,10 @@ def fetch_answer_at(experiment_url: str, *, field: str = "--url") -> PublishedAn
         raise Unavailable("the answer is not that of an experiment", field=field, remedy=remedy) from None
 
 
-def parse_policy(document: Any) -> PolicyView:
+def parse_policy(document: Any) -> "PolicyView":
     """Parse the policy in a server's response; `Unavailable` if it is none."""
+    from privateer_core.answer.policy_view import PolicyView
+
     try:
         return msgspec.convert(document, PolicyView)
     except msgspec.ValidationError:
@@ -265,7 +270,7 @@ class ShufflerProgress:
     def _tenth(self) -> int:
         return max(1, self.batch_size // 10)
 
-    def add_to(self, people: People) -> People:
+    def add_to(self, people: "People") -> "People":
         """Return a server's account of participants with the shuffler's reports added, if their number is known."""
         return people if self.held is None else people.with_shuffler(self.held, self._tenth - 1)
 
@@ -289,6 +294,8 @@ class ShufflerProgress:
 
 def fetch_shuffler_progress(facts: Mapping[str, Any], url: str) -> ShufflerProgress | None:
     """Fetch a shuffler's progress on a described experiment; None without a shuffler, or if nobody is asked."""
+    from privateer_core.privacy.trust import trust_of
+
     batch = facts.get("batch_size")
     if not batch or not trust_of(facts["model"]).shuffled:
         return None

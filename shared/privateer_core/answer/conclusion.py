@@ -10,7 +10,7 @@ from privateer_core.answer.estimates import Effect, Estimate
 from privateer_core.answer.facts import Condition, Displayed
 from privateer_core.answer.parts import Gain, Loss
 from privateer_core.answer.people import People
-from privateer_core.answer.shares import ShareSource
+from privateer_core.answer.share_source import ShareSource
 from privateer_core.errors import Malformed
 from privateer_core.experiment_status import Status
 from privateer_core.prepared_types import prepared

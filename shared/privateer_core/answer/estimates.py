@@ -3,10 +3,12 @@
 import math
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import ClassVar, Final, Self
+from typing import TYPE_CHECKING, ClassVar, Final, Self
 
 from privateer_core.answer.facts import Displayed
-from privateer_core.spec.reward import Reward
+
+if TYPE_CHECKING:
+    from privateer_core.spec.reward import Reward
 
 _HALF_WIDTH_FACTOR: Final = 3.0
 """Half-width of the interval in standard errors, wide since answers are read after every round."""
@@ -37,7 +39,7 @@ class MeasuredRate:
         """Return the ends of the interval around an estimate."""
         return (value - _HALF_WIDTH_FACTOR * standard_error, value + _HALF_WIDTH_FACTOR * standard_error)
 
-    def warnings(self, reward: Reward) -> tuple[str, ...]:
+    def warnings(self, reward: "Reward") -> tuple[str, ...]:
         """Return a warning if ``reward.base_rate`` is far from the whole interval; else none.
 
         Far is more than three times the declared rate or less than a third of it, both relative to the nearer bound.

@@ -1,11 +1,13 @@
 """Views of policies for readers and other languages: the options by group."""
 
-from typing import Annotated, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
 
 import msgspec
-from numpy.typing import NDArray
 
 from privateer_core.answer.facts import Bin, Displayed, Fact
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 
 class ShapeCurve(Displayed, frozen=True):
@@ -93,7 +95,7 @@ INTERCEPT: Final = "intercept"
 """Name of the constant term."""
 
 
-def name_terms(options: tuple[str, ...], names: list[str], terms: NDArray[Any]) -> dict[str, dict[str, float]]:
+def name_terms(options: tuple[str, ...], names: list[str], terms: "NDArray[Any]") -> dict[str, dict[str, float]]:
     """Return rounded terms (options, terms) by option and name."""
     rows = zip(options, terms.tolist(), strict=True)
     return {option: {name: round(term, 4) for name, term in zip(names, row, strict=True)} for option, row in rows}

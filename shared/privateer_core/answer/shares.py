@@ -1,11 +1,11 @@
 """The share of people in each group, and the source of these shares."""
 
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import Final
 
 import numpy as np
 
+from privateer_core.answer.share_source import ShareSource
 from privateer_core.arrays import Array, Bools
 from privateer_core.spec.categories import OTHER
 
@@ -20,34 +20,6 @@ _MAX_NAME_LETTERS: Final = 100
 def is_unlisted(segment: str) -> bool:
     """Whether a segment has only unlisted levels of any of its features, by its name."""
     return any(part.endswith(f"={OTHER}") for part in segment.split(CROSSING_SEPARATOR))
-
-
-class ShareSource(StrEnum):
-    """The source of shares of people, which every statement about shares includes."""
-
-    COUNTED = "counted"
-    """Reports were counted, with the noise of their promise."""
-    ASKED = "asked"
-    """Participants reported their group."""
-    DECLARED = "declared"
-    """The spec declares the shares, and no reports counted them."""
-    ASSUMED = "assumed"
-    """The distribution of people is unknown."""
-
-    @property
-    def sentence(self) -> str:
-        """The source in words."""
-        return _SENTENCES[self]
-
-
-_SENTENCES: Final = {
-    ShareSource.COUNTED: "Shares of people are counted.",
-    ShareSource.ASKED: "Shares of people are estimated from people who were asked for their segment.",
-    ShareSource.DECLARED: "Shares of people are those that the spec declares: nobody counted them.",
-    ShareSource.ASSUMED: (
-        "Shares are of people spread evenly over what the spec declares: nothing is known of who comes."
-    ),
-}
 
 
 @dataclass(frozen=True)

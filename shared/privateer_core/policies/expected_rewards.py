@@ -6,7 +6,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from privateer_core.answer.conclusion import ConfidenceLabel
-from privateer_core.answer.shares import Shares, ShareSource
+from privateer_core.answer.share_source import ShareSource
+from privateer_core.answer.shares import Shares
 from privateer_core.arrays import Array, Ints
 
 

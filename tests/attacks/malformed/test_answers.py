@@ -17,7 +17,7 @@ import pytest
 from privateer_client import AsyncClient, Client, Ledger, ReportStatus
 from privateer_core.answer import Answer
 from privateer_core.answer.conclusion import Rule, Rules
-from privateer_core.answer.shares import ShareSource
+from privateer_core.answer.share_source import ShareSource
 from privateer_core.errors import Unavailable
 from privateer_core.wire.publication import ASKS_HEADER, ASKS_NOBODY
 from privateer_lab.cli.command_line import main

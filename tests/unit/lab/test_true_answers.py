@@ -11,7 +11,7 @@ import privateer_lab as lab
 from privateer_core.answer.conclusion import Conclusion
 from privateer_core.answer.estimates import Effect, Reason
 from privateer_core.answer.parts import Losses, Recommendations
-from privateer_core.answer.shares import ShareSource
+from privateer_core.answer.share_source import ShareSource
 from privateer_lab.analysis.ab_test_analysis import FinishedTest
 
 LEVELS = ("s", "t", "u", "v")

@@ -38,7 +38,8 @@ from privateer_lab.pages.review.subject import (
     to_builtins,
 )
 from privateer_lab.pages.templates import exact, render_page
-from privateer_lab.render.words import format_figure, format_list, percent
+from privateer_lab.render.figures import format_figure
+from privateer_lab.render.words import format_list, percent
 
 FORMAT: Final = "privateer/review/1"
 

@@ -8,7 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privateer_core.algorithms.partition import PartitionPolicy, PartitionSpec
-from privateer_core.answer.shares import Shares, ShareSource
+from privateer_core.answer.share_source import ShareSource
+from privateer_core.answer.shares import Shares
 from privateer_core.primitives.contributions import KeyedEvents, KeyedRelease
 from privateer_core.primitives.score_sums import EventSums, ScoreSums
 from privateer_server.algorithms.partition.bin_tree import Split

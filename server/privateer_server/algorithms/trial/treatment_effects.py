@@ -7,7 +7,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privateer_core.answer.estimates import MeasuredRate
-from privateer_core.answer.shares import Shares, ShareSource
+from privateer_core.answer.share_source import ShareSource
+from privateer_core.answer.shares import Shares
 from privateer_server.algorithms.trial.evidence.averages import (
     Average,
     HitValues,

@@ -28,7 +28,7 @@ from privateer_core.answer.parts import (
     Recommendation,
     Recommendations,
 )
-from privateer_core.answer.shares import ShareSource
+from privateer_core.answer.share_source import ShareSource
 from privateer_core.policies.expected_rewards import ExpectedRewards, sum_by_group
 from privateer_server.algorithms.trial.decisions import (
     DIGITS,

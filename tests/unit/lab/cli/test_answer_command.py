@@ -12,7 +12,7 @@ from privateer_core.answer.conclusion import Headline, Rule, Rules
 from privateer_core.answer.estimates import Effect, Estimate
 from privateer_core.answer.facts import Between
 from privateer_core.answer.parts import Gain, Loss
-from privateer_core.answer.shares import ShareSource
+from privateer_core.answer.share_source import ShareSource
 from privateer_lab.cli.command_line import main
 from tests.support.published_answers import SENTENCE, document
 

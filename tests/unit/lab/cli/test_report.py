@@ -30,7 +30,7 @@ from privateer_core.answer.parts import (
 )
 from privateer_core.answer.people import People
 from privateer_core.answer.policy_view import ArmsOfBin, ArmsOfGroup, BinShares, GroupShares, PolicyView
-from privateer_core.answer.shares import ShareSource
+from privateer_core.answer.share_source import ShareSource
 from privateer_core.codec import encode
 from privateer_core.errors import Unavailable
 from privateer_core.spec.spec import Spec

@@ -9,7 +9,7 @@ import pytest
 
 from privateer_core.algorithms.trial import TrialSpec
 from privateer_core.answer.conclusion import Conclusion
-from privateer_core.answer.shares import ShareSource
+from privateer_core.answer.share_source import ShareSource
 from privateer_server.conclusions.conclusion import conclude
 from privateer_server.rounds.loop import Schedule, Step
 

@@ -10,7 +10,7 @@ from privateer_core.answer.conclusion import Conclusion, Headline, PrivacyCost, 
 from privateer_core.answer.estimates import Effect, Estimate, MeasuredRate
 from privateer_core.answer.parts import DriftTest, Gain, GuardrailEffects
 from privateer_core.answer.policy_view import Coefficients, Point
-from privateer_core.answer.shares import ShareSource
+from privateer_core.answer.share_source import ShareSource
 from privateer_server.conclusions.by_effects import (
     effects_headline,
     estimate_baseline,

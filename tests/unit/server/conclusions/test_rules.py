@@ -10,7 +10,8 @@ import pytest
 from numpy.typing import NDArray
 
 from privateer_core.answer.conclusion import Rules
-from privateer_core.answer.shares import Shares, ShareSource
+from privateer_core.answer.share_source import ShareSource
+from privateer_core.answer.shares import Shares
 from privateer_core.policies.expected_rewards import ExpectedRewards
 from privateer_core.spec.categories import Boolean, Categorical, Ordinal
 from privateer_core.spec.features import Feature, Numeric, Ranked
