@@ -1,5 +1,8 @@
 """The manifests under deploy/ name settings, ports, routes and images that are there, and give no needless rights."""
 
+import asyncio
+import json
+import os
 import re
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -13,6 +16,7 @@ from privateer_core.errors import SpecError
 from privateer_issuer.settings import read_settings as read_issuer
 from privateer_server.settings import read_settings as read_server
 from privateer_shuffler.settings import read_settings as read_shuffler
+from tests.documents import monitoring
 from tests.documents.openapi import service_documents
 
 ROOT: Final = Path(__file__).parents[2]
@@ -38,7 +42,8 @@ def documents(name: str) -> Iterator[dict[str, Any]]:
 
 
 def find_document(kind: str, service: str) -> dict[str, Any]:
-    (document,) = (d for d in documents(f"{service}.yaml") if d["kind"] == kind and d["metadata"]["name"] == service)
+    file = f"{service.removesuffix('-private')}.yaml"
+    (document,) = (d for d in documents(file) if d["kind"] == kind and d["metadata"]["name"] == service)
     return document
 
 
@@ -181,11 +186,49 @@ def test_images_are_pinned() -> None:
     pinned = {image["name"]: image["newTag"] for image in kustomization["images"]}
     assert set(pinned) == {container(service)["image"] for service in SERVICES}
     assert all(re.fullmatch(r"\d+\.\d+\.\d+", tag) for tag in pinned.values())
-    assert {*kustomization["resources"], "kustomization.yaml"} == {path.name for path in FOLDER.iterdir()}
+    assert {*kustomization["resources"], "kustomization.yaml"} == {path.name for path in FOLDER.glob("*.yaml")}
     composed = (ROOT / "docker-compose.scale.yml").read_text()
     foreign = re.findall(r"image: \$\{\w+:-([^}]+)\}", composed)
     assert len(foreign) == 2
     assert all(re.search(r":\d+\.\d+", image) for image in foreign)
+
+
+def test_the_operator_of_prometheus_scrapes_and_has_the_alerts() -> None:
+    (rules,), (monitor,) = documents("monitoring/rules.yaml"), documents("monitoring/monitor.yaml")
+    assert monitoring.documents() == {monitoring.RULES: (ROOT / monitoring.RULES).read_text()}
+    assert rules["spec"] == yaml.safe_load((ROOT / "deploy" / "prometheus" / "alerts.yml").read_text())
+    (endpoint,), job_label = monitor["spec"]["endpoints"], monitor["spec"]["jobLabel"]
+    for service in SERVICES:
+        private = find_document("Service", f"{service}-private")
+        assert private["metadata"]["labels"][job_label] == f"privateer-{service}"
+        assert private["spec"]["ports"][0]["name"] == endpoint["port"]
+    (kustomization,) = documents("kustomization.yaml")
+    labels = {key: value for entry in kustomization["labels"] for key, value in entry["pairs"].items()}
+    assert monitor["spec"]["selector"]["matchLabels"] == labels
+
+
+@pytest.mark.parametrize(("status", "code"), [("200 OK", 0), ("503 Service Unavailable", 1), (None, 1)])
+async def test_the_images_check_asks_for_readiness(status: str | None, code: int) -> None:
+    """By a shell's own connection, which costs a service nothing."""
+    match = re.search(r"^HEALTHCHECK .*\\\n +CMD (\[.*\])$", (ROOT / "Dockerfile").read_text(), re.MULTILINE)
+    assert match
+    requests: list[bytes] = []
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        requests.append(await reader.readuntil(b"\r\n\r\n"))
+        writer.write(f"HTTP/1.1 {status}\r\ncontent-length: 0\r\n\r\n".encode())
+        writer.close()
+
+    service = await asyncio.start_server(answer, "127.0.0.1", 0)
+    port = service.sockets[0].getsockname()[1]
+    if status is None:
+        service.close()
+    process = await asyncio.create_subprocess_exec(
+        *json.loads(match.group(1)), env={**os.environ, "PRIVATEER_PORT": str(port)}, stderr=asyncio.subprocess.DEVNULL
+    )
+    assert await process.wait() == code
+    service.close()
+    assert requests == ([b"GET /readyz HTTP/1.0\r\n\r\n"] if status else [])
 
 
 def policy(name: str) -> dict[str, Any]:

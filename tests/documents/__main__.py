@@ -9,6 +9,7 @@ from tests.documents import (
     commands,
     endpoints,
     imports,
+    monitoring,
     notebook,
     openapi,
     schemas,
@@ -29,6 +30,7 @@ MADE: dict[str, ModuleType] = {
     "notebook": notebook,
     "states": states,
     "imports": imports,
+    "monitoring": monitoring,
 }
 
 for name in sys.argv[1:] or MADE:
