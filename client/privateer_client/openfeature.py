@@ -6,12 +6,14 @@ It needs the extra ``privateer-client[openfeature]``.
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from threading import Lock
+from time import monotonic
 from typing import Any, Final, TypeVar
 
 from privateer_client.client import Client
+from privateer_client.in_time import BackgroundTask
 from privateer_client.session import Session
 from privateer_client.states import ReportStatus
-from privateer_core.errors import Deleted, InputError, NotFound, PrivateerError
+from privateer_core.errors import Deleted, InputError, NotFound, PrivateerError, Unavailable
 
 try:
     from openfeature.evaluation_context import EvaluationContext
@@ -40,14 +42,20 @@ class _Flag:
         self._last_features: dict[str, Any] | None = None
         self._lock = Lock()
 
-    def choose(self, attributes: Mapping[str, Any]) -> str:
+    @property
+    def is_constant(self) -> bool:
+        """Whether further evaluations return the arm, whatever the features."""
+        return bool(self.arm) and not self._is_fresh
+
+    def choose(self, attributes: Mapping[str, Any], is_awaited: Callable[[], bool]) -> str:
         """Return the arm of this participant."""
         # Other attributes than features are ignored, since applications share a context among all flags.
         features = {name: attributes[name] for name in self.session.features if name in attributes}
         with self._lock:
             is_other = self._is_fresh and features != self._last_features
             if not self.arm or is_other:
-                self.arm = str(self.session.choose(features, fresh=is_other and self._last_features is not None))
+                is_fresh = is_other and self._last_features is not None
+                self.arm = str(self.session.choose_in_time(is_awaited, features, fresh=is_fresh))
                 self._last_features = features
             return self.arm
 
@@ -202,14 +210,26 @@ class PrivateerProvider(AbstractProvider):
         self._person = self._person or key
         return key != self._person
 
-    def _get_flag(self, name: str, key: str) -> _Flag:
-        """Return the participant's flag of an experiment; a new flag gets a session, for which a server is asked."""
+    def _choose(self, name: str, key: str, attributes: Mapping[str, Any]) -> tuple[_Flag, str]:
+        """Return the participant's flag of an experiment, and its arm; raise `Unavailable` if that takes too long."""
         with self._lock:
             flag = self._flags.pop((name, key), None)
             if flag is not None:
                 self._flags[name, key] = flag
-                return flag
-        # Other evaluations do not wait for this request.
+        if flag is not None and flag.is_constant:
+            return flag, flag.arm
+
+        def choose_in_background(is_awaited: Callable[[], bool]) -> tuple[_Flag, str]:
+            new_flag = flag or self._make_flag(name, key)
+            return new_flag, new_flag.choose(attributes, is_awaited)
+
+        choice = BackgroundTask(choose_in_background).result(monotonic() + self._within)
+        if choice is None:
+            raise Unavailable(f"there was no arm within {self._within:g} s", remedy="try again later")
+        return choice
+
+    def _make_flag(self, name: str, key: str) -> _Flag:
+        """Return a participant's new flag with a session, for which a server is asked, or the flag made meanwhile."""
         client = self._client if isinstance(self._client, Client) else self._client(key)
         new_flag = _Flag(client.session_in_time(name, self._within), fresh=name in self._fresh)
         with self._lock:
@@ -229,8 +249,7 @@ class PrivateerProvider(AbstractProvider):
         if is_other:
             return _error_details(default, ErrorCode.INVALID_CONTEXT, _OTHER_KEY_MESSAGE)
         try:
-            flag = self._get_flag(name, self._person_key(key))
-            arm = flag.choose({} if context is None else context.attributes)
+            flag, arm = self._choose(name, self._person_key(key), {} if context is None else context.attributes)
         except PrivateerError as error:
             return _error_details(default, _error_code(error), str(error))
         value: Any = self._values.get(name, _BOOLEANS if bool in kinds else {arm: arm}).get(arm)

@@ -1,9 +1,11 @@
 """The provider in the real package of OpenFeature: to evaluate is to choose, to track is to report."""
 
+import sqlite3
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -63,6 +65,22 @@ def test_a_flag_is_an_experiment(tmp_path: Path, serve: Serve, reports: list[Any
     assert reports == [("test", ReportStatus.ACCEPTED)]
     assert len(server.posts) == 1
     assert b"unrelated" not in server.posts[0]
+
+
+def test_a_ledger_that_another_program_has_locked_holds_no_evaluation(tmp_path: Path, serve: Serve) -> None:
+    """SQLite waits ten seconds for a lock; an evaluation waits for its own limit."""
+    client = set_up(tmp_path)[0].start()
+    arm = client.arm("test", CONTEXT, default="none", within=10.0).name
+    features, _ = serve(client, within=0.15)
+    with closing(sqlite3.connect(next(tmp_path.rglob("*.db")))) as other_program:
+        other_program.execute("BEGIN EXCLUSIVE")
+        began = time.monotonic()
+        shown = features.get_string_details("test", "none", _SEEN)
+        assert time.monotonic() - began < 5
+        assert (shown.value, shown.error_code) == ("none", ErrorCode.GENERAL)
+        other_program.rollback()
+    features, _ = serve(client)
+    assert features.get_string_value("test", "none", _SEEN) == arm
 
 
 def test_a_second_report_is_refused_with_a_status(tmp_path: Path, serve: Serve, reports: list[Any]) -> None:
