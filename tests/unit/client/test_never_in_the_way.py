@@ -71,9 +71,9 @@ def test_a_ledger_that_another_program_has_locked_holds_no_page(tmp_path: Path) 
 
     async def page(url: str) -> Any:
         async with AsyncClient(url, ledger=path) as client:
-            shown = await client.arm("test", CONTEXT, default="control", within=_WITHIN)
+            arm = await client.arm("test", CONTEXT, default="control", within=_WITHIN)
             other_program.rollback()  # or the end of the loop would wait for the thread
-            return shown
+            return arm
 
     with LISTENING["hangs"]() as url, closing(sqlite3.connect(path, check_same_thread=False)) as other_program:
         for show in (

@@ -75,9 +75,9 @@ def test_a_ledger_that_another_program_has_locked_holds_no_evaluation(tmp_path: 
     with closing(sqlite3.connect(next(tmp_path.rglob("*.db")))) as other_program:
         other_program.execute("BEGIN EXCLUSIVE")
         began = time.monotonic()
-        shown = features.get_string_details("test", "none", _SEEN)
+        details = features.get_string_details("test", "none", _SEEN)
         assert time.monotonic() - began < 5
-        assert (shown.value, shown.error_code) == ("none", ErrorCode.GENERAL)
+        assert (details.value, details.error_code) == ("none", ErrorCode.GENERAL)
         other_program.rollback()
     features, _ = serve(client)
     assert features.get_string_value("test", "none", _SEEN) == arm
