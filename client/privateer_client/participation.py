@@ -19,7 +19,7 @@ from privateer_core.policies.decisions import Decisions, message_size, prefix_ag
 from privateer_core.policies.gain_policy import check_policy, decode_policy
 from privateer_core.policies.policy import Policy, Recalling
 from privateer_core.primitives.bounded_vectors import BoundedVectors
-from privateer_core.primitives.contributions import KeyedValues
+from privateer_core.primitives.contributions import FeatureValues, KeyedValues
 from privateer_core.privacy.terms import Terms
 from privateer_core.privacy.terms_verification import Limits, verify
 from privateer_core.sampling.entropy import SecureNoise
@@ -186,7 +186,7 @@ class Participation:
         contributions = replace(recalled, keys=np.where(arms < 0, -1, recalled.keys))
         return self._seal_reports(contributions, np.zeros(len(arms), np.int64))
 
-    def _seal_reports(self, contributions: KeyedValues | BoundedVectors, ages: Ints) -> list[bytes]:
+    def _seal_reports(self, contributions: KeyedValues | FeatureValues | BoundedVectors, ages: Ints) -> list[bytes]:
         """Return the sealed messages of each participant, concatenated."""
         mechanism: Any = self.terms.mechanism
         rows = mechanism.randomize(contributions, self._noise)

@@ -18,6 +18,7 @@ from privateer_core.mechanisms import (
     CentralSums,
     CentralVectors,
     EventSymbol,
+    FeatureSums,
     GaussianVectors,
     GroupedBit,
     NamedSymbol,
@@ -29,10 +30,11 @@ from privateer_core.mechanisms.cell_pairs import UNIT as PAIR_UNIT
 from privateer_core.mechanisms.cell_products import CellProducts
 from privateer_core.mechanisms.central_sums import UNIT as CENTRAL_UNIT
 from privateer_core.mechanisms.event_symbol import KEY_REPORT_CLASSES
+from privateer_core.mechanisms.feature_sums import GRID as FEATURE_GRID
 from privateer_core.mechanisms.screened_moments import GRID as MOMENT_GRID
 from privateer_core.mechanisms.vectors.running_vectors import RunningVectors
 from privateer_core.primitives.bounded_vectors import BoundedVectors, SecondMomentSums, VectorSums
-from privateer_core.primitives.contributions import KeyedEvents, KeyedValues
+from privateer_core.primitives.contributions import FeatureValues, KeyedEvents, KeyedValues
 from privateer_core.primitives.public_coins import UNIT as SHARES
 from privateer_core.spec.spec import Spec
 from privateer_lab.simulation.scores import SeededNoise
@@ -73,7 +75,18 @@ class Subject:
 
     def people(self, rng: np.random.Generator) -> Any:
         """Return the contributions of the same people every time, with fresh coins."""
+        if isinstance(self.mechanism, FeatureSums):
+            return self._with_features(rng)
         return self._with_keys(rng) if self.keyed else self._with_vectors(rng)
+
+    def _with_features(self, rng: np.random.Generator) -> FeatureValues:
+        """Contribute values that lean with the answers, a few of which are beyond the bounds."""
+        mechanism, people = self.mechanism, np.arange(60)
+        answers = np.column_stack([(people + question) % size for question, size in enumerate(mechanism.sizes)])
+        values = np.linspace(-1.3, 1.3, len(people))
+        return FeatureValues(
+            rng.integers(0, 2**32, len(people), dtype=np.uint32), people % mechanism.arms, answers, values
+        )
 
     def _with_keys(self, rng: np.random.Generator) -> KeyedValues:
         """Contribute values and numbers that lean with the key, a fifth of them without a key, on a curator's grid."""
@@ -173,6 +186,8 @@ def truths(subject: Subject) -> Array:
     if isinstance(subject.mechanism, ScreenedMoments):
         records, rounding = _records(subject)
         return np.asarray((records.T @ records + np.diag(rounding.sum(axis=0)))[np.triu_indices(records.shape[1])])
+    if isinstance(subject.mechanism, FeatureSums):
+        return _feature_sums(subject)[0]
     if not subject.keyed:
         contributions, classes = subject.people(np.random.default_rng(0)), getattr(subject.mechanism, "classes", 1)
         return np.tile(subject.mechanism.ball.clip(contributions.values).sum(axis=0) / classes, classes)
@@ -305,6 +320,31 @@ def _of_noisy_vectors(subject: Subject) -> Array:
     return np.asarray(((share * (1 - share)).sum(axis=0) + noise) * mechanism.ball.step**2)
 
 
+def _feature_sums(subject: Subject) -> tuple[Array, Array]:
+    """Return the sums of participants' vectors, coordinate by coordinate, and the variances that rounding adds."""
+    mechanism, people = subject.mechanism, subject.people(np.random.default_rng(0))
+    values = np.clip(people.values, -mechanism.below, 1.0)
+    places = (FEATURE_GRID * values) % 1.0
+    rounding = places * (1 - places) / FEATURE_GRID**2
+    sums, variances = [], []
+    for is_count in (False, True):
+        scales = mechanism.count_scales if is_count else mechanism.value_scales
+        for arm in range(mechanism.arms if mechanism.counts_arms or not is_count else 1):
+            is_here = people.arms == arm if mechanism.counts_arms or not is_count else np.full(len(people), True)
+            for question, (size, scale) in enumerate(zip(mechanism.sizes, scales, strict=True)):
+                for answer in range(size):
+                    rows = is_here & (people.answers[:, question] == answer)
+                    sums.append(scale * (rows.sum() if is_count else values[rows].sum()))
+                    variances.append(0.0 if is_count else scale**2 * rounding[rows].sum())
+    return np.array(sums, float), np.array(variances, float)
+
+
+def _of_features(subject: Subject) -> Array:
+    mechanism = subject.mechanism
+    noise = (mechanism.standard_deviation**2 + 1 / 12) * mechanism.step**2 if mechanism.standard_deviation else 0.0
+    return _feature_sums(subject)[1] + noise
+
+
 def _of_bits(subject: Subject) -> Array:
     mechanism, values = subject.mechanism, subject.people(np.random.default_rng(0)).values
     share = ((mechanism.ball.clip(values) + mechanism.ball.bound) / mechanism.unit) % 1.0
@@ -364,6 +404,7 @@ EXACT: dict[type, Callable[[Subject], Array]] = {
     RunningVectors: _of_noisy_vectors,
     BitVectors: _of_bits,
     ScreenedMoments: _of_moments,
+    FeatureSums: _of_features,
 }
 """Exact variances of `estimates`, rounding included; or their average, where only that is known."""
 

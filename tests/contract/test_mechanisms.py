@@ -15,9 +15,9 @@ import pytest
 import privateer_core.mechanisms
 from privateer_core.codec import decode, encode
 from privateer_core.errors import BatchRefused, InputError, OutOfRange
-from privateer_core.mechanisms import BitVectors, Mechanism, ScreenedMoments, VectorSymbol
+from privateer_core.mechanisms import BitVectors, FeatureSums, Mechanism, ScreenedMoments, VectorSymbol
 from privateer_core.primitives.bounded_vectors import BoundedVectors
-from privateer_core.primitives.contributions import KeyedValues
+from privateer_core.primitives.contributions import FeatureValues, KeyedValues
 from privateer_core.privacy.trust import TRUST
 from privateer_lab.simulation.scores import SeededNoise
 from privateer_papers.published_trust import PUBLISHED_TRUST
@@ -39,7 +39,11 @@ from tests.support.statistics import centred, realised_epsilon, same_law
 pytestmark = pytest.mark.battery
 
 SUBJECTS, INSTANCES = subjects(), instances()
-KEYED, VECTORS = ([name for name, subject in INSTANCES.items() if subject.keyed is keyed] for keyed in (True, False))
+KEYED = [name for name, subject in INSTANCES.items() if subject.keyed]
+VECTORS = [name for name, subject in INSTANCES.items() if hasattr(subject.mechanism, "ball")]
+SUMS = [
+    name for name, subject in INSTANCES.items() if not (subject.keyed or isinstance(subject.mechanism, ScreenedMoments))
+]
 PURE = [
     (name, pair)
     for name, subject in INSTANCES.items()
@@ -188,6 +192,10 @@ def single_contributions(mechanism):
         for key in {-1, 0, mechanism.layout.keys - 1}:
             for value in (0.0, 0.3, 1.0):
                 yield KeyedValues(coins, np.array([key]), np.array([0]), np.array([value]))
+    elif isinstance(mechanism, FeatureSums):
+        last = np.array([mechanism.sizes]) - 1
+        for value in (-9.0, 0.0, 0.1, 9.0, 1e-320, 1.7e308):
+            yield FeatureValues(coins, np.array([mechanism.arms - 1]), last, np.array([value]))
     else:
         for value in (-9.0, 0.0, 0.1, 9.0, 1e-320, 1e-200, 1e200, 1.7e308):
             yield BoundedVectors(coins, np.full((1, mechanism.ball.coordinates), value))
@@ -223,9 +231,7 @@ def test_half_the_noise_is_caught(name):
     assert max(prove_epsilon(name, pair, 2.0) for pair in worst) > epsilon
 
 
-@pytest.mark.parametrize(
-    "name", [name for name in VECTORS if not isinstance(INSTANCES[name].mechanism, ScreenedMoments)]
-)
+@pytest.mark.parametrize("name", SUMS)
 def test_a_release_states_the_variance_of_its_noise(name):
     """The stated variance is that of the noise, without rounding; of a symbol, that of the worst vectors."""
     vectors = INSTANCES[name]
@@ -243,10 +249,11 @@ def test_a_release_states_the_variance_of_its_noise(name):
     else:
         rounding = exact - stated
         assert -1e-9 * exact <= rounding
-        assert (
-            rounding
-            <= people * 0.25 * (mechanism.unit if isinstance(mechanism, BitVectors) else mechanism.ball.step) ** 2
-        )
+        if isinstance(mechanism, FeatureSums):
+            unit = mechanism.step * max(mechanism.value_scales)
+        else:
+            unit = mechanism.unit if isinstance(mechanism, BitVectors) else mechanism.ball.step
+        assert rounding <= people * 0.25 * unit**2
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf, "shape", "one axis"])

@@ -62,7 +62,6 @@ def _of_shapes(at: str, policy: dict[str, Any]) -> list[FalseTerms]:
         "fewer bins": {"policy.questions.cells.features.0.bins": 11},
         "hours that do not come round": {"policy.questions.cells.features.-1.cyclic": False},
         "ages that come round": {"policy.questions.cells.features.0.cyclic": True},
-        "all of a vector for counts": {"policy.counted": 1.0},
         "a seed below 0": {"policy.seed": -1},
         "residuals that are never below 0": {"policy.below": 0.0},
         "counts by arm, or not": {"policy.counts_arms": not policy["counts_arms"]},
@@ -72,9 +71,15 @@ def _of_shapes(at: str, policy: dict[str, Any]) -> list[FalseTerms]:
     }
     edits |= _of_plans(policy["plan"], len(policy["questions"]["cells"]["features"]))
     mechanism = policy["terms"]["mechanism"]
-    if "ball" in mechanism:
-        edits["a larger ball"] = {f"{at}.ball.bound": 2.0}
-        edits["more coordinates"] = {f"{at}.ball.coordinates": mechanism["ball"]["coordinates"] + 1}
+    if "sizes" in mechanism:
+        sizes, scales = mechanism["sizes"], mechanism["value_scales"]
+        edits["answers that nobody gives"] = {f"{at}.sizes": [*sizes[:-1], sizes[-1] + 1]}
+        edits["an arm that is not there"] = {f"{at}.arms": mechanism["arms"] + 1}
+        edits["larger scales of values"] = {f"{at}.value_scales": [scales[0] + 200, *scales[1:]]}
+        edits["larger scales of counts"] = {f"{at}.count_scales": [scale + 400 for scale in scales]}
+        edits["scales of fewer questions"] = {f"{at}.value_scales": scales[:-1]}
+        edits["no values"] = {f"{at}.value_scales": [0] * len(scales)}
+        edits["values that are further below 0"] = {f"{at}.below": min(1.5, 2 * mechanism["below"])}
     else:
         # Who is asked one question would hide those alone who are asked the same.
         kind, (keys, edges), rows = mechanism["layout"]["thresholds"]

@@ -268,7 +268,7 @@ def _facts(mechanism: Any, contributions: Any, seed: int, person: int) -> bytes:
     if isinstance(mechanism, VectorSymbol):
         return _symbols(mechanism, contributions, seed, person)
     if isinstance(mechanism, VectorMechanism):
-        return np.rint(contributions.dense(slice(1))[0] * GRID).astype("<i4").tobytes()
+        return np.rint(contributions.values[0] * GRID).astype("<i4").tobytes()
     # What is sent by whoever keeps what is true, with either bit; of records all that is sent.
     noise = word(seed, person, _NOISE)
     reports = [mechanism.randomize(contributions, vectors.Words([first, 0, noise])).tobytes() for first in (0, _MOST)]

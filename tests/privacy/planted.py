@@ -264,6 +264,8 @@ DEFECTS: list[Any] = [
     (a_seeded_generator, CHANNELS, "noise ignores seeds"),
     (a_curator_with_half_the_noise, "CentralSums", "release, opposite rewards"),
     (a_curator_with_half_the_noise, "CentralVectors", "release in l2"),
+    (a_curator_with_half_the_noise, "FeatureSums", "release, opposite values"),
+    (a_curator_with_half_the_noise, "FeatureSums", "release, hardly negative"),
     (a_curator_with_half_the_noise, "GaussianVectors", "vectors in l2"),
     (a_curator_with_one_noise_for_all, "CentralSums", "release, another bin"),
     (half_the_bits, "BitVectors", "summed batch"),

@@ -19,6 +19,7 @@ from privateer_lab.audit.channels import channel_checks
 from privateer_lab.audit.finding import FORMAT, AuditFinding
 from privateer_lab.audit.law import Law, LowerBounds, UniformLaw, attack
 from privateer_lab.audit.mechanisms.bounded_vectors import vector_cases, vector_parts
+from privateer_lab.audit.mechanisms.features import feature_cases, feature_parts
 from privateer_lab.audit.mechanisms.hits import (
     event_cases,
     event_parts,
@@ -53,7 +54,8 @@ ATTACKS: Final = Plugins[Callable[[int], list[Case]]]("privateer.attacks", _ORIG
 
 def all_parts() -> list[MechanismPart]:
     """Return the parts of all mechanisms and devices."""
-    keyed, others = (keyed_parts, event_parts, group_parts, hit_parts), (vector_parts, running_parts, moment_parts)
+    keyed = (keyed_parts, event_parts, group_parts, hit_parts)
+    others = (vector_parts, feature_parts, running_parts, moment_parts)
     return [part for make_parts in (*keyed, *others, device_parts, *PARTS.values()) for part in make_parts()]
 
 
@@ -116,7 +118,7 @@ def cases(samples: int, algorithms: set[str] | None = None) -> list[Case]:
 def _quick_cases(samples: int) -> list[Case]:
     """Build the attacks that need no simulated experiment."""
     keyed = (keyed_cases, event_cases, visible_group_cases, hit_cases, gain_cases)
-    makers = (wire_cases, *keyed, vector_cases, running_cases, moment_cases, plugin_cases)
+    makers = (wire_cases, *keyed, vector_cases, feature_cases, running_cases, moment_cases, plugin_cases)
     return [case for make_cases in makers for case in make_cases(samples)]
 
 

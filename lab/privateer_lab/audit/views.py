@@ -15,6 +15,7 @@ from privateer_core.mechanisms import Mechanism
 from privateer_core.mechanisms.cell_pairs import CellPairs
 from privateer_core.mechanisms.central_sums import CentralSums
 from privateer_core.mechanisms.event_symbol import EventSymbol
+from privateer_core.mechanisms.feature_sums import FeatureSums
 from privateer_core.mechanisms.grouped_bit import GroupedBit
 from privateer_core.mechanisms.named_symbol import NamedSymbol
 from privateer_core.mechanisms.screened_moments import GRID as MOMENT_GRID
@@ -273,8 +274,8 @@ def log_noise_density(mechanism: Mechanism, noise: NDArray[np.float64]) -> Score
     """Return the log-density of noise (n, numbers), up to a constant."""
     if isinstance(mechanism, CentralSums | CellPairs) and mechanism.scale:
         return np.asarray(-np.abs(noise).sum(axis=1) / mechanism.scale)
-    assert isinstance(mechanism, CentralSums | CentralVectors)
-    unit = mechanism.ball.step if isinstance(mechanism, CentralVectors) else 1.0
+    assert isinstance(mechanism, CentralSums | CentralVectors | FeatureSums)
+    unit = mechanism.ball.step if isinstance(mechanism, CentralVectors) else getattr(mechanism, "step", 1.0)
     return np.asarray(-np.square(noise).sum(axis=1) / (2 * (mechanism.standard_deviation * unit) ** 2))
 
 

@@ -2,7 +2,7 @@
 /** The trust models, a row for each: who sees what, and which mechanisms answer which question. */
 
 import {
-  CellPairs, CellProducts, CellTriples, CentralSums, CentralVectors, EventSymbol, GaussianVectors, GroupedBit, NamedSymbol,
+  CellPairs, CellProducts, CellTriples, CentralSums, CentralVectors, EventSymbol, FeatureSums, GaussianVectors, GroupedBit, NamedSymbol,
   RunningVectors, SignedSymbol, VectorSymbol,
 } from "./mechanisms/index.js";
 
@@ -39,13 +39,13 @@ export const TRUST = {
     endpoint: "server", curated: true, promises: true, batched: false, least: 1e-8,
     serves: {
       means: [CentralSums, CellPairs], names: [CentralSums, CellPairs], hits: [CellPairs, CellTriples, CellProducts],
-      directions: [CentralVectors, RunningVectors], features: [CentralVectors, CellPairs],
+      directions: [CentralVectors, RunningVectors], features: [FeatureSums, CellPairs],
     },
   },
   none: {
     endpoint: "server", curated: true, promises: false, batched: false, least: 0,
     serves: { means: [CentralSums], names: [CentralSums], hits: [CellPairs, CellTriples, CellProducts], directions: [CentralVectors],
-      features: [CentralVectors] },
+      features: [FeatureSums] },
   },
 };
 

@@ -26,11 +26,9 @@ export function multiplyRow(row, matrix) {
 export class Ball {
   /** @param {any} decoded */
   constructor(decoded) {
-    const { norm, bound, coordinates, below = 1 } = decoded ?? {};
-    requireKnown(norm === "l2" && bound > 0 && isWithin(bound, 0, Number.MAX_VALUE) && isWhole(coordinates, 1, COORDINATES_MAX) && below > 0 && isWithin(below, 0, 1), "ball");
+    const { norm, bound, coordinates } = decoded ?? {};
+    requireKnown(norm === "l2" && bound > 0 && isWithin(bound, 0, Number.MAX_VALUE) && isWhole(coordinates, 1, COORDINATES_MAX), "ball");
     this.bound = /** @type {number} */ (bound);
-    /** The most that the negative coordinates are long, by the bound. */
-    this.below = /** @type {number} */ (below);
     this.coordinates = /** @type {number} */ (coordinates);
   }
 
@@ -41,20 +39,14 @@ export class Ball {
 
   /** Largest distance of two people's vectors on the grid, in grid points; rounding included. */
   get diameter() {
-    const { below } = this;
-    const sides = below < Math.SQRT1_2 ? below + Math.sqrt(1 - below * below) : Math.SQRT2;
-    const distance = Math.min(2, Math.SQRT2 * sides) * (this.bound / this.step);
-    return (distance + 2 * Math.sqrt(this.coordinates)) * ROUNDING;
+    return 2 * (this.bound / this.step + Math.sqrt(this.coordinates)) * ROUNDING;
   }
 
   /** Shorten what is too long. @param {number[]} vector */
   clip(vector) {
     requireKnown(vector.length === this.coordinates && vector.every(Number.isFinite), "vector");
-    const maxNegative = this.below * this.bound;
-    const negative = this.below < 1 ? lengthOf(vector.map((entry) => Math.min(entry, 0))) : 0;
-    const cut = negative > maxNegative ? vector.map((entry) => (entry < 0 ? entry * (maxNegative / negative) : entry)) : vector;
-    const length = lengthOf(cut);
-    return length > this.bound ? cut.map((entry) => entry * (this.bound / length)) : cut;
+    const length = lengthOf(vector);
+    return length > this.bound ? vector.map((entry) => entry * (this.bound / length)) : vector;
   }
 
   /** As integers, rounded at random so that nothing is moved on average. @param {number[]} vector @param {import("./platform.js").Noise} noise */

@@ -5,9 +5,9 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 
 import { PrivateerError } from "../src/errors.js";
+import { FeatureSums } from "../src/mechanisms/feature-sums.js";
 import { decode } from "../src/msgpack.js";
 import { Participation } from "../src/participation.js";
-import { Ball } from "../src/vectors.js";
 import { LIMITS } from "../src/verification.js";
 import { packed } from "./support/packed.js";
 import { vectors } from "./support/vectors.js";
@@ -93,18 +93,15 @@ test("numbers that are text: added up they would be something else", async (t) =
   }
 });
 
-test("a ball says in a number how far its vectors are below 0, and only where rewards may be rare", async () => {
-  const lied = (/** @type {any} */ below) => () => new Ball({ norm: "l2", bound: 1, coordinates: 9, below });
-  assert.ok(new Ball({ norm: "l2", bound: 1, coordinates: 9, below: 1e-9 }).diameter < 1.5 * 16384);
-  for (const below of ["1e-9", "0.5", true, [0.5], NaN, 0, 2, null]) assert.throws(lied(below), PrivateerError, String(below));
-  let balls = 0;
-  for (const one of more.filter((/** @type {any} */ { name }) => name.startsWith("linear"))) {
-    const [round, spec, policy, ...rest] = decode(new Uint8Array(Buffer.from(one.publication, "base64")));
-    const lie = decode(policy);
-    if (!lie.terms.mechanism.ball) continue;
-    balls += 1;
-    lie.terms.mechanism.ball.below = 0.01;
-    assert.equal(await survives(new Uint8Array(packed([round, spec, packed(lie), ...rest]))), 0, one.name);
+test("sums about all features have whole numbers of arms, answers and scales, and a bound of residuals from 0 to 1", () => {
+  const usual = { type: "feature-sums", arms: 2, sizes: [1, 3], value_scales: [4, 5], count_scales: [0, 5], counts_arms: false, below: 1, standard_deviation: 30000 };
+  assert.ok(new FeatureSums(usual).sensitivity > new FeatureSums({ ...usual, below: 1e-9 }).sensitivity);
+  /** @type {Record<string, any[]>} */
+  const lies = {
+    arms: ["2", 0, 1.5, null], sizes: [[1, "3"], [1, 0], [1], "13", null], value_scales: [[4, "5"], [0, 0], [4, -5], [4], null], count_scales: [[0, "5"], [0, 0.5], [5], null],
+    counts_arms: [0, "false", null], below: ["1e-9", "0.5", true, [0.5], NaN, 0, 2, null], standard_deviation: ["30000", 1, -1, NaN, Infinity, null], more: [1],
+  };
+  for (const [field, values] of Object.entries(lies)) {
+    for (const value of values) assert.throws(() => new FeatureSums({ ...usual, [field]: value }), PrivateerError, `${field} ${value}`);
   }
-  assert.ok(balls > 0);
 });

@@ -6,6 +6,7 @@ from privateer_core.mechanisms.cell_pairs import CellPairs, CellTriples
 from privateer_core.mechanisms.cell_products import CellProducts
 from privateer_core.mechanisms.central_sums import CentralSums
 from privateer_core.mechanisms.event_symbol import EventSymbol
+from privateer_core.mechanisms.feature_sums import FeatureSums
 from privateer_core.mechanisms.grouped_bit import GroupedBit
 from privateer_core.mechanisms.mechanism import Mechanism
 from privateer_core.mechanisms.named_symbol import NamedSymbol
@@ -19,13 +20,14 @@ from privateer_core.mechanisms.vectors.vector_symbol import VectorSymbol
 KeyedMechanism: TypeAlias = SignedSymbol | EventSymbol | CentralSums
 HitsMechanism: TypeAlias = NamedSymbol | CellPairs | CellTriples | CellProducts
 VectorMechanism: TypeAlias = VectorSymbol | GaussianVectors | CentralVectors | RunningVectors | BitVectors
-AnyMechanism: TypeAlias = KeyedMechanism | GroupedBit | HitsMechanism | VectorMechanism | ScreenedMoments
+AnyMechanism: TypeAlias = KeyedMechanism | GroupedBit | HitsMechanism | FeatureSums | VectorMechanism | ScreenedMoments
 MECHANISMS: Final[tuple[type[Mechanism], ...]] = get_args(AnyMechanism)
 """Every mechanism that a spec can choose."""
 
 __all__ = [
     "MECHANISMS",
     "AnyMechanism",
+    "FeatureSums",
     "GroupedBit",
     "HitsMechanism",
     "KeyedMechanism",

@@ -13,7 +13,7 @@ from privateer_core.mechanisms import KeyedMechanism
 from privateer_core.policies.analyzers import Analyzer, ChoiceAnalyzer, DirectAnalyzer
 from privateer_core.policies.decisions import Arms, decision_age
 from privateer_core.primitives.bounded_vectors import BoundedVectors
-from privateer_core.primitives.contributions import KeyedValues
+from privateer_core.primitives.contributions import FeatureValues, KeyedValues
 from privateer_core.primitives.public_coins import Draw
 from privateer_core.primitives.questions import Question
 from privateer_core.privacy.terms import Terms
@@ -144,7 +144,9 @@ class Policy(ABC):
         """Return decisions for contexts (n, d) in [0, 1] and coins (n,); refuse a relevant number not finite."""
 
     @abstractmethod
-    def contribute(self, contexts: Array, coins: Coins, decisions: Any, rewards: Array) -> KeyedValues | BoundedVectors:
+    def contribute(
+        self, contexts: Array, coins: Coins, decisions: Any, rewards: Array
+    ) -> KeyedValues | FeatureValues | BoundedVectors:
         """Return the contributions of n participants about their decisions and rewards.
 
         Parameters

@@ -3,8 +3,6 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
-import numpy as np
-
 from privateer_core.arrays import Array, Coins, Ints
 
 
@@ -17,27 +15,6 @@ class BoundedVectors:
 
     def __len__(self) -> int:
         return len(self.coins)
-
-    def dense(self, rows: slice) -> Array:
-        """Return the vectors of the participants in ``rows``, (rows, coordinates)."""
-        return self.values[rows]
-
-
-@dataclass(frozen=True, repr=False)
-class SparseVectors(BoundedVectors):
-    """Vectors of which most coordinates are 0.
-
-    values (n, entries): the nonzero coordinates. Secret.
-    """
-
-    places: Ints  # shape (n, entries), int64: indices of the entries, all different. Secret.
-    coordinates: int  # number of coordinates
-
-    def dense(self, rows: slice) -> Array:
-        """Return the vectors of the participants in ``rows``, (rows, coordinates)."""
-        vectors = np.zeros((len(self.values[rows]), self.coordinates))
-        np.put_along_axis(vectors, self.places[rows], self.values[rows], axis=1)
-        return vectors
 
 
 @dataclass(frozen=True)

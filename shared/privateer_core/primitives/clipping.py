@@ -22,34 +22,19 @@ _ROUNDING: Final = 1 + 2.0**-40
 """Factor that covers rounding errors in the norm of a clipped vector."""
 
 
-class Ball(msgspec.Struct, frozen=True, omit_defaults=True):
+class Ball(msgspec.Struct, frozen=True):
     """The ball of vectors that participants may contribute: at most ``bound`` in a norm.
 
-    A joint block of several quantities with one L2 bound is a ball in the ``l2`` norm over all their coordinates. If
-    coordinates are hardly ever negative, as rare rewards minus their expectation, ``below`` bounds the negative ones:
-    then the sensitivity is smaller, and needs less noise.
-
-    With b = ``below`` at most 1 / sqrt(2), two vectors are at most sqrt(2) (b + sqrt(1 - b^2)) bounds apart, in place
-    of 2. Proof, for a bound of 1: write x = x+ - x- by its positive and negative coordinates, |x-| = sin s and
-    |y-| = sin t with s, t <= asin b. Products of x+ and y+, and of x- and y-, are at least 0, so
-
-        |x - y|^2 = |x|^2 + |y|^2 - 2 <x, y> <= 2 + 2 (|x+| |y-| + |x-| |y+|)
-                 <= 2 + 2 (cos s sin t + sin s cos t) = 2 + 2 sin(s + t) <= 2 + 2 sin(2 asin b),
-
-    as |x+| <= cos s where |x| <= 1, and |y+| <= cos t; sin(2 asin b) = 2 b sqrt(1 - b^2), and
-    2 + 4 b sqrt(1 - b^2) = 2 (b + sqrt(1 - b^2))^2. x = (cos s, -sin s) and y = (-sin s, cos s) attain it.
+    A joint block of several quantities with one L2 bound is a ball in the ``l2`` norm over all their coordinates.
 
     norm: ``l2``, or ``max`` for the largest absolute coordinate.
     bound: largest norm, above 0.
     coordinates: 1 to 1,048,576.
-    below: largest L2 norm of a vector's negative coordinates, divided by the bound: above 0 and at most 1 (no limit).
-        Only in the ``l2`` norm.
     """
 
     norm: Literal["l2", "max"]
     bound: float
     coordinates: int
-    below: float = 1.0
 
     def __post_init__(self) -> None:
         if self.norm not in ("l2", "max"):
@@ -58,8 +43,6 @@ class Ball(msgspec.Struct, frozen=True, omit_defaults=True):
             raise SpecError("must be above 0 and finite", field="bound", remedy="choose another value")
         if not 1 <= self.coordinates <= COORDINATES_MAX:
             raise SpecError(f"must be 1 to {COORDINATES_MAX}", field="coordinates", remedy="choose another value")
-        if not (0 < self.below <= 1 and (self.below == 1 or self.norm == "l2")):
-            raise SpecError("must be above 0 and at most 1, or 1", field="below", remedy="choose another value")
 
     @property
     def radius(self) -> float:
@@ -79,31 +62,19 @@ class Ball(msgspec.Struct, frozen=True, omit_defaults=True):
     @property
     def sensitivity(self) -> float:
         """Largest L2 distance of two participants' vectors on the grid, in grid points; rounding included."""
-        side_sum = self.below + math.sqrt(1 - self.below**2) if self.below < math.sqrt(0.5) else math.sqrt(2)
-        distance = math.sqrt(2) * side_sum * (self.radius / self.step)
-        return min(2 * self.max_norm, (distance + 2 * math.sqrt(self.coordinates)) * _ROUNDING)
+        return 2 * self.max_norm
 
     def contains(self, reports: NDArray[np.integer]) -> bool:
         """Whether vectors (n, coordinates) on the grid are in the ball, rounding included."""
-        if np.any(np.linalg.norm(reports.astype(np.float64), axis=1) > self.max_norm):
-            return False
-        if self.below == 1:
-            return True
-        lengths = np.linalg.norm(np.minimum(reports, 0).astype(np.float64), axis=1)
-        return not np.any(lengths > (self.below * self.radius / self.step + math.sqrt(self.coordinates)) * _ROUNDING)
+        return not np.any(np.linalg.norm(reports.astype(np.float64), axis=1) > self.max_norm)
 
     def clip(self, vectors: Array) -> Array:
-        """Clip vectors (n, coordinates) to the ball, by coordinate in ``max``, by scaling in ``l2``; refuse others.
-
-        If ``below`` is less than 1, negative coordinates are scaled first.
-        """
+        """Clip vectors (n, coordinates) to the ball, by coordinate in ``max``, by scaling in ``l2``; refuse others."""
         if vectors.ndim != 2 or vectors.shape[1] != self.coordinates or not np.isfinite(vectors).all():
             detail = f"must be {self.coordinates} finite numbers"
             raise InputError(detail, field="vector", remedy="send what the experiment asks for")
         if self.norm == "max":
             return np.clip(vectors, -self.bound, self.bound)
-        if self.below < 1:
-            vectors = np.maximum(vectors, 0.0) + _clip_norm(np.minimum(vectors, 0.0), self.below * self.bound)
         return _clip_norm(vectors, self.bound)
 
     def round_to_grid(self, vectors: Array, noise: NoiseSource) -> Ints:

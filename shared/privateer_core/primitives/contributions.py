@@ -31,6 +31,19 @@ class KeyedValues:
         return len(self.coins)
 
 
+@dataclass(frozen=True, repr=False)
+class FeatureValues:
+    """Contributions of a value and of the answers to all questions about features per participant."""
+
+    coins: Coins  # shape (n,), uint32: public
+    arms: Ints  # shape (n,), int64: the participant's arm. Secret.
+    answers: Ints  # shape (n, questions), int64: the participant's answer to each question, from 0. Secret.
+    values: Array  # shape (n,), float64 from a lower bound of -1 at least, to 1. Secret.
+
+    def __len__(self) -> int:
+        return len(self.coins)
+
+
 @dataclass(frozen=True)
 class KeyedSums:
     """Private sums over a round of keyed values."""

@@ -1,8 +1,11 @@
 """Questions that a round asks its participants: each is a statistical primitive with its sizes."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Self, TypeAlias
 
+import numpy as np
+
+from privateer_core.arrays import Array
 from privateer_core.primitives.clipping import Ball
 from privateer_core.primitives.public_coins import Layout, SlotLayout
 
@@ -73,19 +76,32 @@ class SecondMoments(VectorSum):
 
 
 @dataclass(frozen=True)
-class FeatureMeans(VectorSum):
+class FeatureMeans:
     """The question for the means of a value by the cells of several features at once.
 
-    A curator gets a vector with all features from each participant. Otherwise coins choose a question about a single
+    A curator gets the answers to all questions from each participant. Otherwise coins choose a question about a single
     feature, and a symbol answers it. All questions have one alphabet: the reports of a batch hide each other only if
     every symbol can answer every question.
     """
 
     # the groups of the layout are the questions, and its keys the answers to the question with most answers
-    layout: SlotLayout = field(default_factory=lambda: SlotLayout.ungrouped(1, 0))
-    answers: int = 0  # number of answers to all questions; 0: no question is about a single feature
+    layout: SlotLayout
+    arms: int = 1  # number of arms
+    sizes: tuple[int, ...] = (1,)  # number of answers to each question of a curator
+    counts_arms: bool = False  # whether a curator counts participants by arm and answer, not by answer alone
+    below: float = 1.0  # absolute lower bound of values, at most 1: near 0 where values are hardly ever negative
     features: int = 1  # number of features
     people: float = 0.0  # mean number of participants of a small round with the same answer about a feature
+
+    @property
+    def n_keys(self) -> int:
+        """Number of pairs of an arm and an answer to any question."""
+        return self.arms * sum(self.sizes)
+
+    @property
+    def shares(self) -> Array:
+        """Share of the coins that choose each question, (questions,)."""
+        return np.asarray(self.layout.shares[0])
 
 
 @dataclass(frozen=True)
@@ -105,4 +121,4 @@ class KeyedHits:
         return cls(SlotLayout.ungrouped(keys, seed), expected)
 
 
-Question: TypeAlias = KeyedMeans | KeyedHits | VectorSum
+Question: TypeAlias = KeyedMeans | KeyedHits | FeatureMeans | VectorSum

@@ -14,6 +14,7 @@ from privateer_core.mechanisms.cell_pairs import CellPairs, CellTriples
 from privateer_core.mechanisms.cell_products import CellProducts
 from privateer_core.mechanisms.central_sums import CentralSums
 from privateer_core.mechanisms.event_symbol import EventSymbol
+from privateer_core.mechanisms.feature_sums import FeatureSums
 from privateer_core.mechanisms.grouped_bit import GroupedBit
 from privateer_core.mechanisms.named_symbol import NamedSymbol
 from privateer_core.mechanisms.screened_moments import ScreenedMoments
@@ -94,7 +95,7 @@ def shuffled_features(privacy: Guarantee, honest: int, question: FeatureMeans, s
 
 def _best_buckets(question: FeatureMeans, compute_epsilon: Callable[[int], float]) -> NamedSymbol:
     """Return the symbol with the best number of buckets; ``compute_epsilon`` maps symbols to a local epsilon."""
-    keys, negative_share = question.layout.keys, question.ball.below
+    keys, negative_share = question.layout.keys, question.below
     max_buckets = min(_BUCKETS[-1], keys)
     symbols = [NamedSymbol(question.layout, compute_epsilon(2 * n), n) for n in _BUCKETS if n <= max_buckets]
     # A cell has few of the participants, so that the reports of others are its noise.
@@ -189,20 +190,25 @@ def central_vectors(privacy: Guarantee, _honest: int, question: VectorSum, share
     return CentralVectors.calibrated(question.ball, privacy.bound, privacy.delta)
 
 
-def central_features(privacy: Guarantee, honest: int, question: FeatureMeans, share: Allotment | None) -> AnyMechanism:
-    """Return pairs, about one feature per participant, or vectors of all features, whichever has the smaller variance.
+def central_features(privacy: Guarantee, _honest: int, question: FeatureMeans, share: Allotment | None) -> AnyMechanism:
+    """Return pairs, about one feature per participant, or sums about all features, whichever has the smaller variance.
 
     If one in F participants answers, each counts F times: noise of a sum has F^2 of the variance, and the variance of
-    answers has F. Noise of vectors has about F + 1, since one question is about no feature.
+    answers has F. Noise of sums about all features has about F + 1, since one question is about no feature.
     """
-    vectors = central_vectors(privacy, honest, question, share)
-    if share or not question.answers or not isinstance(vectors, CentralVectors):
-        return vectors
-    pairs = CellPairs.calibrated(KeyedHits(SlotLayout.ungrouped(question.answers, question.seed)), privacy.bound)
-    features, negative_share = question.features, question.ball.below
+    if share:
+        return FeatureSums.with_noise(question, share.standard_deviation)
+    sums = FeatureSums.calibrated(question, privacy.bound, privacy.delta)
+    pairs = CellPairs.calibrated(KeyedHits(SlotLayout.ungrouped(question.n_keys, question.layout.seed)), privacy.bound)
+    features, negative_share = question.features, question.below
     single = (1 + negative_share**2) * pairs.noise * features**2 + features * negative_share * question.people
-    joint = (vectors.standard_deviation * question.ball.step) ** 2 * (features + 1) + negative_share * question.people
-    return pairs if single < joint else vectors
+    joint = sums.value_noise * (features + 1) + negative_share * question.people
+    return pairs if single < joint else sums
+
+
+def exact_features(_: Guarantee, _honest: int, question: FeatureMeans, _share: Allotment | None) -> AnyMechanism:
+    """Return the sums about all features without noise."""
+    return FeatureSums.exact(question)
 
 
 def noisy_moments(privacy: Guarantee, _honest: int, question: SecondMoments, _share: Allotment | None) -> AnyMechanism:

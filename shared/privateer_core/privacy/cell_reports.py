@@ -8,8 +8,8 @@ from typing import Any, Final
 import numpy as np
 
 from privateer_core.arrays import Array
+from privateer_core.mechanisms.feature_sums import FeatureSums
 from privateer_core.mechanisms.named_symbol import NamedSymbol
-from privateer_core.mechanisms.vectors.vector_noise import CentralVectors
 from privateer_core.primitives.questions import FeatureMeans, KeyedMeans, SmallDomainMeans
 from privateer_core.privacy.information import AskedCell, information
 from privateer_core.privacy.terms import Terms, calibrate
@@ -18,8 +18,6 @@ from privateer_core.spec.spec import Spec
 
 _POLICY_GROWTH: Final = 0.3
 """Growth of the number of reports after which a new policy is assumed."""
-_VALUE_SHARE: Final = 0.9
-"""Share of a vector's norm for values, and not for counts of participants."""
 _SHARE_MIN: Final = 1e-12
 _CELL_SHARE: Final = 0.25
 _TARGET_ERROR: Final = 0.08
@@ -83,18 +81,18 @@ class CellReports:
         """Return the precisions of mean rewards from a round of ``batch``, (..., cells, arms); 0 without an arm."""
         in_turns = self.spec.has_single_arm_rounds or self.spec.has_coin_plan
         mechanism, question, cell = self._terms.mechanism, self._question, keys * np.maximum(arms, _SHARE_MIN)
-        is_joint = isinstance(mechanism, CentralVectors)
+        is_joint = isinstance(mechanism, FeatureSums)
         n_reports: Any = np.maximum(1.0, batch * asked_shares) if self.by_feature and not is_joint else batch
         cell_shares: Any = {"key": keys, "arm": np.maximum(arms, _SHARE_MIN)}
         report_information = information(mechanism, AskedCell(question, n_reports, **cell_shares, in_turns=in_turns))
         # Questions about features are for residuals, at most max(mean, 1 - mean); questions about keys are for bits.
         unit = max(self.mean, 1 - self.mean) ** 2 if self.by_feature else 1 / 4
         if isinstance(mechanism, NamedSymbol) and mechanism.is_named and self.by_feature:
-            unit *= (1 + question.ball.below**2) / 2  # residuals of rare rewards are never far below 0
+            unit *= (1 + question.below**2) / 2  # residuals of rare rewards are never far below 0
         with np.errstate(divide="ignore"):
             noise = unit / np.where(asked_shares > 0, asked_shares * report_information, 0.0)
-        # A vector has all features, and its noise does not include the variance of rewards.
-        noise = noise / _VALUE_SHARE + self.variance / cell if is_joint else noise
+        # A record has all features, and the noise of sums does not include the variance of rewards.
+        noise = noise + self.variance / cell if is_joint else noise
         return np.where(arms > 0, batch / np.maximum(noise, _SHARE_MIN), 0.0)
 
 

@@ -14,6 +14,7 @@ import numpy as np
 from privateer_core.mechanisms.cell_pairs import CellPairs
 from privateer_core.mechanisms.central_sums import CentralSums
 from privateer_core.mechanisms.event_symbol import EventSymbol
+from privateer_core.mechanisms.feature_sums import FeatureSums
 from privateer_core.mechanisms.grouped_bit import GroupedBit
 from privateer_core.mechanisms.mechanism import Mechanism
 from privateer_core.mechanisms.named_symbol import NamedSymbol
@@ -23,7 +24,7 @@ from privateer_core.mechanisms.vectors.running_vectors import RunningVectors
 from privateer_core.mechanisms.vectors.vector_bits import BitVectors
 from privateer_core.mechanisms.vectors.vector_noise import CentralVectors, GaussianVectors
 from privateer_core.mechanisms.vectors.vector_symbol import VectorSymbol
-from privateer_core.primitives.questions import KeyedMeans, Question, VectorSum
+from privateer_core.primitives.questions import FeatureMeans, KeyedMeans, Question, VectorSum
 
 
 @dataclass(frozen=True)
@@ -45,6 +46,8 @@ class AskedCell:
             return True
         if isinstance(self.question, VectorSum):
             return self.question.classes > 1
+        if isinstance(self.question, FeatureMeans):
+            return False
         return self.question.layout.groups > 1
 
     @property
@@ -145,6 +148,11 @@ def _(mechanism: BitVectors, cell: AskedCell) -> float:
 @information.register
 def _(mechanism: CentralVectors, cell: AskedCell) -> float:
     return _vector_information(cell, (mechanism.standard_deviation * mechanism.ball.step) ** 2 / cell.people)
+
+
+@information.register
+def _(mechanism: FeatureSums, cell: AskedCell) -> float:
+    return _vector_information(cell, mechanism.value_noise / cell.people)
 
 
 @information.register

@@ -18,6 +18,7 @@ from privateer_core.mechanisms.cell_pairs import CellPairs, CellTriples
 from privateer_core.mechanisms.cell_products import CellProducts
 from privateer_core.mechanisms.central_sums import CentralSums
 from privateer_core.mechanisms.event_symbol import EventSymbol
+from privateer_core.mechanisms.feature_sums import FeatureSums
 from privateer_core.mechanisms.grouped_bit import GroupedBit
 from privateer_core.mechanisms.named_symbol import NamedSymbol
 from privateer_core.mechanisms.screened_moments import ScreenedMoments
@@ -191,7 +192,7 @@ TRUST: Final[dict[str, Trust]] = {
                 VectorSum: Serving((CentralVectors, RunningVectors), calibrations.central_vectors),
                 L2VectorSum: Serving((CentralVectors, RunningVectors), calibrations.central_vectors, can_share=True),
                 SecondMoments: Serving((ScreenedMoments,), calibrations.noisy_moments),
-                FeatureMeans: Serving((CentralVectors, CellPairs), calibrations.central_features, can_share=True),
+                FeatureMeans: Serving((FeatureSums, CellPairs), calibrations.central_features, can_share=True),
             },
             example={"epsilon": 1.0, "delta": 1e-6},
         ),
@@ -213,7 +214,7 @@ TRUST: Final[dict[str, Trust]] = {
                 VectorSum: Serving((CentralVectors,), calibrations.exact_vectors),
                 L2VectorSum: Serving((CentralVectors,), calibrations.exact_vectors),
                 SecondMoments: Serving((ScreenedMoments,), calibrations.exact_moments),
-                FeatureMeans: Serving((CentralVectors,), calibrations.exact_vectors),
+                FeatureMeans: Serving((FeatureSums,), calibrations.exact_features),
             },
             example={},
         ),
@@ -284,7 +285,8 @@ def check_promise(privacy: Promise, question: type[Question]) -> None:
         return
     if privacy.delta > 0 and not row.batched and not row.curated and all(kind.pure for kind in mechanisms):
         raise _privacy_error("delta", f"must be 0 under the model '{row.name}': its reports keep it", "remove it")
-    min_delta = row.delta_least if privacy.delta > 0 or row.batched or issubclass(question, VectorSum) else 0.0
+    needs_delta = privacy.delta > 0 or row.batched or issubclass(question, VectorSum | FeatureMeans)
+    min_delta = row.delta_least if needs_delta else 0.0
     if privacy.delta < min_delta:
         raise _privacy_error("delta", f"must be at least {min_delta:g} under the model '{row.name}'", "1e-6 is usual")
     if row.batched and all(kind.pure for kind in mechanisms):

@@ -20,7 +20,8 @@ from privateer_core.sampling.entropy import NoiseSource, sample_by_rejection
 
 STANDARD_DEVIATION_MIN: Final = 256.0
 """Smallest standard deviation, in grid units, at which the series of the rounded distribution has all digits."""
-_STANDARD_DEVIATION_MAX: Final = 2.0**40
+STANDARD_DEVIATION_MAX: Final = 2.0**40
+"""Largest standard deviation, in grid units."""
 DEVIATIONS_MAX: Final = 11.3
 """Noise is drawn up to this number of standard deviations, and to the end of a bin. Beyond lies 2^-95 of the mass."""
 EPSILON_MAX: Final = 30.0
@@ -62,7 +63,7 @@ class RoundedNormal(msgspec.Struct, frozen=True, dict=True):
     standard_deviation: float
 
     def __post_init__(self) -> None:
-        if not STANDARD_DEVIATION_MIN <= self.standard_deviation <= _STANDARD_DEVIATION_MAX:
+        if not STANDARD_DEVIATION_MIN <= self.standard_deviation <= STANDARD_DEVIATION_MAX:
             detail = f"must be {STANDARD_DEVIATION_MIN:g} to 2^40 grid units"
             raise SpecError(detail, field="standard_deviation", remedy="choose a finer grid")
 

@@ -13,7 +13,7 @@ from privateer_core.accounting.events import Pure
 from privateer_core.codec import decode, encode
 from privateer_core.errors import TermsRefused
 from privateer_core.mechanisms.cell_pairs import CellPairs, CellTriples
-from privateer_core.mechanisms.vectors.vector_noise import CentralVectors
+from privateer_core.mechanisms.feature_sums import FeatureSums
 from privateer_core.policies.decisions import Arms
 from privateer_core.primitives.public_coins import UNIT
 from privateer_core.privacy.terms_verification import verify
@@ -114,12 +114,12 @@ def test_policies_with_other_questions_are_refused():
     [
         (1, {}, CellPairs),
         (4, {}, CellPairs),
-        (8, {}, CentralVectors),
+        (8, {}, FeatureSums),
         (1, {"privacy": {"epsilon": 8.0}}, CellPairs),
-        (4, {"privacy": {"epsilon": 8.0}}, CentralVectors),
-        (8, {"privacy": {"epsilon": 0.05}}, CentralVectors),
-        (4, {"experiment": {"round_size": 50_000, "horizon": 100_000}}, CentralVectors),
-        (1, {"experiment": {"reports_per_person": 3}}, CentralVectors),
+        (4, {"privacy": {"epsilon": 8.0}}, FeatureSums),
+        (8, {"privacy": {"epsilon": 0.05}}, FeatureSums),
+        (4, {"experiment": {"round_size": 50_000, "horizon": 100_000}}, FeatureSums),
+        (1, {"experiment": {"reports_per_person": 3}}, FeatureSums),
     ],
 )
 def test_participants_answer_one_question_or_all_by_the_noise_of_a_sum(features, changes, kind):

@@ -10,7 +10,7 @@ from privateer_core.accounting.accountant import account
 from privateer_core.accounting.events import Repeated, Sequential
 from privateer_core.algorithms.additive.spec import AdditiveSpec
 from privateer_core.errors import SpecError, TermsRefused
-from privateer_core.mechanisms import CentralVectors
+from privateer_core.mechanisms import FeatureSums
 from privateer_core.mechanisms.named_symbol import NamedSymbol
 from privateer_core.privacy.terms import Terms, calibrate
 from privateer_core.privacy.terms_verification import Limits, verify
@@ -20,7 +20,7 @@ from privateer_server.rounds.loop import Schedule
 from tests.unit.algorithms.test_additive import spec_of
 
 WIDE = Limits(math.inf, 0.3, math.inf, honest_fraction=1.0, min_batch=1, arm_visibility="hidden", allow_central=True)
-MECHANISMS = {"shuffle": NamedSymbol, "central": CentralVectors}
+MECHANISMS = {"shuffle": NamedSymbol, "central": FeatureSums}
 DELTA = 1e-6
 
 
@@ -75,19 +75,19 @@ def test_rounds_of_other_sizes_and_questions_keep_the_promise_together() -> None
 
 @pytest.mark.parametrize("times", [2, 20])
 def test_a_curators_releases_keep_the_promise_by_another_accountant(times: int) -> None:
-    """Sums move by 2 at most; another accountant composes the noise of the releases. Planted: that of one release."""
+    """Another accountant composes the noise of the releases. Planted: that of one release."""
     spec = returning_spec("central", times)
     terms = Schedule(spec).open(3).policy.terms
 
-    def composed_delta(mechanism: CentralVectors) -> float:
-        noise = mechanism.standard_deviation * mechanism.ball.step / (2 * math.sqrt(times))
+    def composed_delta(mechanism: FeatureSums) -> float:
+        noise = mechanism.standard_deviation / (mechanism.sensitivity * math.sqrt(times))
         normal = pld.from_gaussian_mechanism(noise, value_discretization_interval=1e-4)
         return float(normal.get_delta_for_epsilon(1.0))
 
-    assert isinstance(terms.mechanism, CentralVectors)
+    assert isinstance(terms.mechanism, FeatureSums)
     assert 0.5 * DELTA < composed_delta(terms.mechanism) <= DELTA
     single_mechanism = calibrate(spec.privacy, terms.batch_size, spec.typical_question()).mechanism
-    assert isinstance(single_mechanism, CentralVectors)
+    assert isinstance(single_mechanism, FeatureSums)
     assert composed_delta(single_mechanism) > 10 * DELTA
 
 

@@ -32,7 +32,6 @@ from privateer_lab.audit.views import (
 )
 
 BALL, BOX = Ball("l2", 1.0, 4), Ball("max", 1.0, 4)
-ONE_SIDED_BALL: Final = Ball("l2", 1.0, 4, below=0.1)
 DELTA = 1e-6
 N_PARTICIPANTS = 60
 """Honest participants of a shuffled batch."""
@@ -52,7 +51,7 @@ def vector_cases(samples: int) -> list[Case]:
         symbol = VectorSymbol.calibrated(ball, epsilon, 11)
         name = f"{2 * symbol.directions} symbols in {ball.norm}"
         cases.append(mechanism_case(name, attack_reports, opposite_ends(symbol), (epsilon, 0.0), count))
-    return [*cases, _sided_case(samples), *_shuffled_cases(samples)]
+    return [*cases, *_shuffled_cases(samples)]
 
 
 def opposite_ends(mechanism: VectorMechanism) -> Target:
@@ -79,16 +78,6 @@ def _normal_cases(ball: Ball, samples: int) -> list[Case]:
         mechanism_case(f"vectors in {ball.norm}", attack_reports, device, claim, 4 * samples),
         mechanism_case(f"release in {ball.norm}", attack_releases, curator, claim, max(2000, samples // 4)),
     ]
-
-
-def _sided_case(samples: int) -> Case:
-    """Build an attack on a curator's noise for vectors with a lower bound, for two vectors at the largest distance."""
-    ball, long_coordinate = ONE_SIDED_BALL, math.sqrt(1 - ONE_SIDED_BALL.below**2)
-    ends = np.array([[long_coordinate, -ball.below, 0.0, 0.0], [-ball.below, long_coordinate, 0.0, 0.0]])
-
-    curator = CentralVectors.calibrated(ball, 1.0, DELTA)
-    pair = Target(curator, (_constant(ball, ends[0]), _constant(ball, ends[1])), _constant(ball, 0.0), N_PARTICIPANTS)
-    return mechanism_case("release, hardly negative", attack_releases, pair, (1.0, DELTA), max(2000, samples // 4))
 
 
 def _shuffled_cases(samples: int) -> list[Case]:

@@ -2,9 +2,9 @@
 /** Additive bandits: Thompson sampling of sums of shape functions, by public coins. */
 
 import { readArray, readList } from "../arrays.js";
-import { SlotLayout, UNIT, chooseClass, isRising, readSeed } from "../coins.js";
+import { SlotLayout, chooseClass, isRising, readSeed } from "../coins.js";
 import { requireKnown } from "../errors.js";
-import { CellPairs, CentralVectors, NamedSymbol } from "../mechanisms/index.js";
+import { CellPairs, FeatureSums, NamedSymbol } from "../mechanisms/index.js";
 import { isWhole, isWithin } from "../numbers.js";
 import { Questions } from "./additive/cells.js";
 import { CoinArms, startsFromLevels } from "./additive/coin-arms.js";
@@ -27,7 +27,6 @@ export class AdditivePolicy extends Policy {
     this.means = readWholeSteps(decoded.means, [arms, terms]);
     this.count = this.draws.length / (arms * terms);
     this.edges = readList(decoded.edges, "<u4");
-    this.counted = decoded.counted;
     this.countsArms = decoded.counts_arms;
     this.playable = readPlayable(decoded, spec);
     this.seed = readSeed(decoded.seed);
@@ -39,8 +38,6 @@ export class AdditivePolicy extends Policy {
     this.freshCoins = this.plan === null;
     /** Whether coins choose one question for a person, whose answer a curator gets. */
     this.asksOne = false;
-    /** Lengths of a vector's parts, by question. @type {number[]} */
-    this.lengths = [];
     this.check(decoded, spec);
   }
 
@@ -54,23 +51,22 @@ export class AdditivePolicy extends Policy {
 
   /** @param {any} decoded @param {import("../spec.js").Spec} spec */
   check(decoded, spec) {
-    const { questions, edges, counted } = this;
+    const { questions, edges } = this;
     const isSamePlan = questions.is(decoded.questions) && this.countsArms === !spec.trust.promises;
     const hasDraws = isWhole(this.count, 1, DRAWS_MAX);
     const parted = edges.length === questions.count - 1 && isRising(edges);
     // Where nobody is asked there are no groups that coins could name.
     const planned = (this.plan !== null) === startsFromLevels(spec) && (decoded.terms.batch_size > 0 || !this.plan?.given);
     const bounded = this.below > 0 && isWithin(this.below, 0, 1) && (this.plan === null || this.below === 1);
-    requireKnown(isSamePlan && hasDraws && parted && planned && bounded && isWithin(counted, 0, 1) && counted < 1);
-    this.lengths = [...edges, UNIT].map((edge, i) => Math.sqrt((edge - (edges[i - 1] ?? 0)) / UNIT));
+    requireKnown(isSamePlan && hasDraws && parted && planned && bounded);
   }
 
   /** Whether a mechanism tells what the round asks. @param {any} mechanism */
   fits(mechanism) {
     const arms = this.playable.length;
-    if (mechanism instanceof CentralVectors) {
-      const { bound, coordinates, below } = mechanism.ball;
-      return bound === 1 && below === this.below && coordinates === this.questions.parts * (arms + (this.countsArms ? arms : 1));
+    if (mechanism instanceof FeatureSums) {
+      const isSame = mechanism.arms === arms && mechanism.sizes.join() === this.questions.sizes.join();
+      return isSame && mechanism.countsArms === this.countsArms && mechanism.below === this.below;
     }
     if (mechanism.constructor === CellPairs) {
       this.layout = new SlotLayout(mechanism.layout.seed, [this.edges], this.questions.count);
@@ -114,27 +110,11 @@ export class AdditivePolicy extends Policy {
   contribute(columns, arm, values, slot, fresh) {
     const ownCells = this.questions.locate(columns);
     const residual = clampResidual(STEP * sumTerm(this.means, arm * this.questions.terms, ownCells), values[0], this.below);
-    if (!this.layout) return { vector: this.vector(ownCells, arm, residual) };
+    if (!this.layout) return { arm, answers: this.questions.sizes.map((_, question) => this.questions.part(question, ownCells)), value: residual };
     if (this.plan) return this.plan.contribution(this.plan.groups[this.group(slot)], ownCells, arm, values[0], residual);
     const askedQuestion = this.group(fresh);
     const first = this.asksOne ? /** @type {number} */ (this.questions.starts[askedQuestion]) : 0;
     return { key: (first + this.questions.part(askedQuestion, ownCells)) * this.playable.length + arm, value: (this.below + residual) / (1 + this.below) };
-  }
-
-  /** What a curator gets: answers to all questions at once, and in which cells the person is. @param {Int32Array} ownCells @param {number} arm @param {number} residual */
-  vector(ownCells, arm, residual) {
-    const { starts, parts } = this.questions;
-    const arms = this.playable.length;
-    const cells = new Array(parts * (arms + (this.countsArms ? arms : 1))).fill(0);
-    const scaledResidual = Math.sqrt(1 - this.counted) * residual;
-    const countedShare = Math.sqrt(this.counted);
-    starts.forEach((start, question) => {
-      const place = start + this.questions.part(question, ownCells);
-      const length = /** @type {number} */ (this.lengths[question]);
-      cells[arm * parts + place] = scaledResidual * length;
-      cells[(arms + (this.countsArms ? arm : 0)) * parts + place] = countedShare * length;
-    });
-    return /** @type {number[]} */ (cells);
   }
 }
 

@@ -57,8 +57,8 @@ export class LinearPolicy extends Policy {
     const ranged = isWithin(this.exploration, 0, 1);
     const classes = isJoint || spec.armInKey ? 1 : this.played.length;
     const { ball, repeats = 1 } = decoded.terms.mechanism;
-    const { norm, bound, coordinates, below = 1 } = ball ?? {};
-    const asks = norm === "l2" && bound === 1 && below === 1 && coordinates === this.coordinates && coordinates <= COORDINATES_MAX && [1, classes].includes(this.classes);
+    const { norm, bound, coordinates } = ball ?? {};
+    const asks = norm === "l2" && bound === 1 && coordinates === this.coordinates && coordinates <= COORDINATES_MAX && [1, classes].includes(this.classes);
     const isWithinMessages = repeats <= findMaxMessages(spec);
     requireKnown(isSameDesign && ranged && favoured && asks && isWithinMessages);
   }

@@ -2,6 +2,7 @@
 /** The mechanisms that this client knows, by the name in the terms. */
 
 import { EventSymbol } from "./event-symbol.js";
+import { FeatureSums } from "./feature-sums.js";
 import { GroupedBit } from "./grouped-bit.js";
 import { NamedSymbol } from "./named-symbol.js";
 import { CellPairs, CellProducts, CellTriples, CentralSums } from "./records.js";
@@ -10,11 +11,11 @@ import { CentralVectors, GaussianVectors, RunningVectors } from "./vector-noise.
 import { VectorSymbol } from "./vector-symbol.js";
 
 /**
- * What a person tells: a value in [0, 1] about a key (-1: about none), or a vector; with the coins of the report, and a number in [0, 1]
- * beside the value where the round asks for one.
- * @typedef {{slot: number, key: number, value: number, vector: number[], number?: number}} Contribution
+ * What a person tells: a value in [0, 1] about a key (-1: about none), a value in [-1, 1] with the arm and the answers to all questions,
+ * or a vector; with the coins of the report, and a number in [0, 1] beside the value where the round asks for one.
+ * @typedef {{slot: number, key: number, value: number, vector: number[], number?: number, arm?: number, answers?: number[]}} Contribution
  */
 
-/** @typedef {EventSymbol | GroupedBit | NamedSymbol | SignedSymbol | CellPairs | CellProducts | CellTriples | CentralSums | CentralVectors | GaussianVectors | RunningVectors | VectorSymbol} Mechanism */
+/** @typedef {EventSymbol | FeatureSums | GroupedBit | NamedSymbol | SignedSymbol | CellPairs | CellProducts | CellTriples | CentralSums | CentralVectors | GaussianVectors | RunningVectors | VectorSymbol} Mechanism */
 
-export { CellPairs, CellProducts, CellTriples, CentralSums, CentralVectors, EventSymbol, GaussianVectors, GroupedBit, NamedSymbol, RunningVectors, SignedSymbol, VectorSymbol };
+export { CellPairs, CellProducts, CellTriples, CentralSums, CentralVectors, EventSymbol, FeatureSums, GaussianVectors, GroupedBit, NamedSymbol, RunningVectors, SignedSymbol, VectorSymbol };

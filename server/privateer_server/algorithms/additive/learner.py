@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from typing_extensions import override
 
 from privateer_core.algorithms.additive.policy import TERM_UNIT, AdditivePolicy
-from privateer_core.algorithms.additive.spec import RARE_RATE_MAX, AdditiveSpec
+from privateer_core.algorithms.additive.spec import AdditiveSpec
 from privateer_core.arrays import pad_arms
 from privateer_core.mechanisms.named_symbol import NamedSymbol
 from privateer_core.policies.expected_rewards import ExpectedRewards
@@ -44,8 +44,6 @@ _N_DRAWS: Final = 32
 """Draws that coins choose from."""
 _N_REVISITED_ROUNDS: Final = 8
 """How many rounds are read again when more is known of where people are."""
-_COUNT_SHARE: Final = 0.1
-"""Share of a vector's squared length that counts people by cell."""
 _NO_FEATURE_SHARE: Final = 0.2
 """Share of people who say nothing of features, where each answers one question and all features are long."""
 _MIN_LEVEL: Final = 0.005
@@ -135,7 +133,6 @@ class AdditiveLearner(TermsLearner[AdditiveState]):
             draws=self._draw_terms(state, posterior, levels, next_round) if next_round.batch_size else means[None],
             means=means,
             edges=edges,
-            counted=_COUNT_SHARE,
             counts_arms=spec.counts_arms,
             playable=np.array(spec.playable),
             seed=next_round.seed,
@@ -145,7 +142,7 @@ class AdditiveLearner(TermsLearner[AdditiveState]):
             return policy
         lower_bound, terms = self._tighten_bound(state, policy, next_round)
         if spec.privacy.trust.promises:
-            noise = noise_variance(terms, _COUNT_SHARE, lower_bound)
+            noise = noise_variance(terms, lower_bound)
             is_single = replace(policy, terms=terms).is_single_question
             shares = self._allocate_questions(state, posterior, next_round.batch_size, noise, is_single=is_single)
             edges = compute_edges(shares)
@@ -158,8 +155,8 @@ class AdditiveLearner(TermsLearner[AdditiveState]):
         A symbol has to name keys for that: in a bucket of many keys nobody sees which values were below 0.
         """
         max_expected = max(ArmShares.upper_expected_reward(policy, self._all_shares(state)), _MIN_LOWER_BOUND)
-        if max_expected < RARE_RATE_MAX:
-            lower_bound = max_expected / (1 - max_expected)
+        lower_bound = self.spec.lower_bound(max_expected)
+        if lower_bound < 1:
             question = self.spec.make_question(next_round.seed, policy.edges, lower_bound)
             terms = self.calibrate_terms(next_round, question)
             if not isinstance(terms.mechanism, NamedSymbol) or terms.mechanism.is_named:

@@ -219,7 +219,6 @@ class LevelsFirstLearner(TermsLearner[LevelsFirstState]):
             draws=means[None],
             means=means,
             edges=np.zeros(self.questions.count - 1, np.uint32),
-            counted=0.0,
             counts_arms=self.spec.counts_arms,
             playable=np.array(self.spec.playable),
             seed=next_round.seed,

@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from privateer_core.algorithms.additive.policy import AdditivePolicy
 from privateer_core.mechanisms.cell_pairs import CellPairs
+from privateer_core.mechanisms.feature_sums import FeatureSums
 from privateer_core.mechanisms.named_symbol import NamedSymbol
 from privateer_core.primitives.bounded_vectors import VectorSums
 from privateer_core.primitives.contributions import CellHits
@@ -64,21 +65,25 @@ class PartSums:
             return cls._from_pairs(policy, cast(CellHits, release))
         if isinstance(release, CellHits):
             return cls._from_symbols(policy, release)
-        return cls._from_vectors(policy, release)
+        return cls._from_features(policy, release)
 
     @classmethod
-    def _from_vectors(cls, policy: AdditivePolicy, release: VectorSums) -> "PartSums":
-        """Return the sums of vectors, in which everybody answers all questions."""
-        questions, arms = policy.questions, len(policy.means)
-        totals = release.sums.reshape(-1, int(questions.starts[-1]))
-        lengths = np.sqrt(policy.shares[questions.question_of_part])
-        with np.errstate(divide="ignore"):
-            part_noise = release.noise / lengths**2 if release.noise else np.where(lengths > 0, 0.0, np.inf)
-        lengths = np.where(lengths > 0, lengths, np.inf)
-        sums = totals[:arms] / (np.sqrt(1 - policy.counted) * lengths)
-        counts = totals[arms:] / (np.sqrt(policy.counted) * lengths)
-        noise = part_noise / (1 - policy.counted), part_noise / policy.counted
-        return cls(sums, counts, *noise, (1.0, 0.0), (1.0, 0.0), is_same_people=True, times=np.zeros(len(lengths)))
+    def _from_features(cls, policy: AdditivePolicy, release: VectorSums) -> "PartSums":
+        """Return the sums of records, in which everybody answers all questions."""
+        mechanism, question_of_part = cast(FeatureSums, policy.terms.mechanism), policy.questions.question_of_part
+        totals, arms = release.sums.reshape(-1, len(question_of_part)), len(policy.means)
+        rows = []
+        for scaled_sums, scales in (
+            (totals[:arms], mechanism.value_scales),
+            (totals[arms:], mechanism.count_scales),
+        ):
+            part_scales = np.array(scales, np.float64)[question_of_part]
+            divisors = np.maximum(part_scales, 1.0)
+            noise = np.where(part_scales > 0, release.noise / divisors**2, np.inf)
+            rows.append((scaled_sums / divisors, noise))
+        (sums, noise), (counts, count_noise) = rows
+        times = np.zeros(len(noise))
+        return cls(sums, counts, noise, count_noise, (1.0, 0.0), (1.0, 0.0), is_same_people=True, times=times)
 
     @classmethod
     def _from_pairs(cls, policy: AdditivePolicy, release: CellHits) -> "PartSums":
@@ -132,11 +137,11 @@ def hit_rates(terms: Terms) -> tuple[float, float]:
     return own_rate, mechanism.collision_probability * own_rate + (1 - mechanism.collision_probability) * other_rate
 
 
-def noise_variance(terms: Terms, counted: float, below: float) -> float:
+def noise_variance(terms: Terms, below: float) -> float:
     """Return the variance of noise in a sum over all participants of a round, if its question was the only one."""
     mechanism = terms.mechanism
     if isinstance(mechanism, NamedSymbol):
         return terms.batch_size * hit_rates(terms)[1] * (1 + below**2) / 2 / mechanism.response.gain**2
     if isinstance(mechanism, CellPairs):
         return (1 + below**2) * mechanism.noise
-    return (mechanism.standard_deviation * mechanism.ball.step) ** 2 / (1 - counted)  # type: ignore[union-attr]
+    return cast(FeatureSums, mechanism).value_noise

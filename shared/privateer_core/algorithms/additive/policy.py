@@ -15,12 +15,11 @@ from privateer_core.answer.facts import Fact
 from privateer_core.answer.policy_view import INTERCEPT, Coefficients, PolicyView, name_terms
 from privateer_core.arrays import Array, Bools, Coins, Ints
 from privateer_core.mechanisms.cell_pairs import CellPairs
+from privateer_core.mechanisms.feature_sums import FeatureSums
 from privateer_core.mechanisms.named_symbol import NamedSymbol
-from privateer_core.mechanisms.vectors.vector_noise import CentralVectors
 from privateer_core.policies.decisions import Arms
 from privateer_core.policies.policy import ArmsPolicy
-from privateer_core.primitives.bounded_vectors import BoundedVectors, SparseVectors
-from privateer_core.primitives.contributions import KeyedValues
+from privateer_core.primitives.contributions import FeatureValues, KeyedValues
 from privateer_core.primitives.public_coins import UNIT, SlotLayout, coin_classes
 from privateer_core.privacy.terms import Terms
 
@@ -43,8 +42,7 @@ class AdditivePolicy(ArmsPolicy):
     # shape (arms, terms), int16: the terms of the mean reward that residuals are measured from
     means: NDArray[np.int16]
     edges: NDArray[np.uint32]  # shape (questions - 1,), uint32, ascending: the thresholds of coins between questions
-    counted: float  # share of a vector's squared length for the participant's cells, without the reward
-    counts_arms: bool  # whether this part is by arm
+    counts_arms: bool  # whether a curator counts participants by arm, too
     playable: Bools  # shape (arms,): which arms are not retired
     seed: int  # the seed of the choices' coins
     terms: Terms
@@ -97,7 +95,7 @@ class AdditivePolicy(ArmsPolicy):
     def _is_of_spec(self, spec: AdditiveSpec) -> bool:
         """Whether questions, arms, plan and bounds are those of the spec."""
         is_same = self.questions == spec.questions and self.playable.tolist() == list(spec.playable)
-        is_same = is_same and self.counts_arms == spec.counts_arms and 0 <= self.counted < 1
+        is_same = is_same and self.counts_arms == spec.counts_arms
         is_same = is_same and (self.plan is not None) == spec.has_coin_plan
         is_same = is_same and (self.plan is None or self.plan.is_compatible(self.questions, self.playable))
         # A round without reports has no groups of coins.
@@ -108,8 +106,9 @@ class AdditivePolicy(ArmsPolicy):
     def _has_mechanism(self, spec: AdditiveSpec) -> bool:
         """Whether the mechanism is the spec's, and coins choose questions by their shares."""
         mechanism = self.terms.mechanism
-        if isinstance(mechanism, CentralVectors):
-            return mechanism.ball == spec.make_ball(self.below)
+        if isinstance(mechanism, FeatureSums):
+            is_same = mechanism.arms == len(self.means) and mechanism.sizes == spec.answer_counts
+            return is_same and mechanism.counts_arms == self.counts_arms and mechanism.below == self.below
         if self.is_single_question:
             n_keys = len(self.means) * int(self.questions.starts[-1])
             return not self.counts_arms and mechanism.layout.keys == n_keys  # type: ignore[union-attr]
@@ -157,9 +156,7 @@ class AdditivePolicy(ArmsPolicy):
         return np.asarray(TERM_UNIT * sums)
 
     @override
-    def contribute(
-        self, contexts: Array, coins: Coins, decisions: Arms, rewards: Array
-    ) -> KeyedValues | BoundedVectors:
+    def contribute(self, contexts: Array, coins: Coins, decisions: Arms, rewards: Array) -> KeyedValues | FeatureValues:
         """Return residuals of rewards, with each participant's arm and cells, which the mechanism hides."""
         arms, terms = decisions.arms, self.questions.cells.locate(contexts)
         residuals, answers = (self.residuals.compute(self.predict(terms, arms), rewards), self.questions.locate(terms))
@@ -170,18 +167,12 @@ class AdditivePolicy(ArmsPolicy):
             indices = hash_groups(mechanism.layout, coins)
             keys = answers[np.arange(len(coins)), indices] * len(self.means) + arms
             return KeyedValues(coins, keys, indices, values)
-        parts = answers + self.questions.starts[:-1]
         if self.is_single_question:
             layout = SlotLayout(mechanism.layout.seed, self.edges[None])  # type: ignore[union-attr]
+            parts = answers + self.questions.starts[:-1]
             keys = parts[np.arange(len(coins)), hash_groups(layout, coins)] * len(self.means) + arms
             return KeyedValues.ungrouped(coins, keys, values)
-        lengths, (n_parts, n_arms) = np.sqrt(self.shares), (int(self.questions.starts[-1]), len(self.means))
-        residual_part = np.sqrt(1 - self.counted) * residuals[:, None] * lengths
-        count_part = np.broadcast_to(np.sqrt(self.counted) * lengths, residual_part.shape)
-        offsets = arms[:, None] * n_parts
-        coordinates = np.concatenate([offsets + parts, n_arms * n_parts + parts + offsets * self.counts_arms], axis=1)
-        n_coordinates = n_parts * (n_arms + (n_arms if self.counts_arms else 1))
-        return SparseVectors(coins, np.concatenate([residual_part, count_part], axis=1), coordinates, n_coordinates)
+        return FeatureValues(coins, arms, answers, residuals)
 
     @override
     def view(self, spec: AdditiveSpec) -> PolicyView:

@@ -15,9 +15,8 @@ from privateer_core.algorithms.additive.coin_arms import CoinArms
 from privateer_core.answer.facts import NAME_MAX
 from privateer_core.errors import SpecError
 from privateer_core.mechanisms.cell_pairs import CellPairs
+from privateer_core.mechanisms.feature_sums import FeatureSums
 from privateer_core.mechanisms.named_symbol import NamedSymbol
-from privateer_core.mechanisms.vectors.vector_noise import CentralVectors
-from privateer_core.primitives.clipping import Ball
 from privateer_core.primitives.public_coins import SlotLayout
 from privateer_core.primitives.questions import FeatureMeans, Question
 from privateer_core.privacy.terms import calibrate
@@ -43,9 +42,9 @@ def arm_mean_error(spec: ArmsSpec, question: FeatureMeans) -> float:
     largest_batch = spec.largest_batch()
     terms = calibrate(spec.privacy, largest_batch, question, spec.min_reports(largest_batch), spec.reports)
     mechanism, batches = terms.mechanism, [planned_round.batch_size for planned_round in spec.planned_rounds()]
-    square_sum, residual_factor = sum(batch**2 for batch in batches), 1 + question.ball.below**2
-    if isinstance(mechanism, CentralVectors):
-        noise = (mechanism.standard_deviation * mechanism.ball.step) ** 2 / _LEVEL_QUESTION_SHARE / square_sum
+    square_sum, residual_factor = sum(batch**2 for batch in batches), 1 + question.below**2
+    if isinstance(mechanism, FeatureSums):
+        noise = mechanism.value_noise / _LEVEL_QUESTION_SHARE / square_sum
     elif isinstance(mechanism, CellPairs):
         noise = residual_factor * mechanism.noise * question.features * _TYPICAL_PART_COUNT / square_sum
     else:
@@ -103,8 +102,10 @@ _ANSWERS_MAX: Final = 1 << 18
 """Maximum number of answers in all groups of coins: a policy has 4 bytes for each."""
 _FINE_BINS: Final = 32
 """Default number of bins of a number without noise."""
-RARE_RATE_MAX: Final = 0.2
-"""Maximum expected reward for residuals that are plain differences; above, scaled residuals are more informative."""
+_RARE_RATE_MAX: Final = 0.2
+"""Maximum expected reward for which symbols report residuals that are hardly negative."""
+_CURATED_RATE_MAX: Final = 0.5
+"""The same for a curator's sums, whose noise is smaller with any lower bound of residuals above -1."""
 _RARE_RATE: Final = 0.05
 _MAX_RELATIVE_ERROR: Final = 0.5
 """Maximum standard error of an arm's mean reward, relative to that reward or to the differences of arms."""
@@ -216,10 +217,10 @@ class AdditiveSpec(ArmsSpec):
         """Whether a curator counts participants by cell and arm, as without noise; otherwise by cell alone."""
         return not self.privacy.trust.promises
 
-    def make_ball(self, below: float) -> Ball:
-        """Return the ball of the vectors for a curator, of residuals that are at least minus ``below``."""
-        n_parts = int(self.questions.starts[-1])
-        return Ball("l2", 1.0, n_parts * (self.arm_count + (self.arm_count if self.counts_arms else 1)), below)
+    @property
+    def answer_counts(self) -> tuple[int, ...]:
+        """Number of answers to each question."""
+        return tuple(self.questions.sizes.tolist())
 
     @property
     def cell_names(self) -> list[str]:
@@ -253,22 +254,24 @@ class AdditiveSpec(ArmsSpec):
         """Return the question of a round whose coins choose by the thresholds ``edges``, (questions - 1,)."""
         n_keys = int(self.questions.sizes.max()) * self.arm_count
         layout = SlotLayout(seed, np.tile(np.asarray(edges, np.uint32), (n_keys, 1)))
-        n_answers, n_features = self.arm_count * int(self.questions.starts[-1]), len(self.features)
+        n_features = len(self.features)
         per_cell = self.experiment.round_size * n_features / (self.arm_count * (self.questions.cells.count - 1))
-        ball = self.make_ball(below)
-        return FeatureMeans(ball, seed, layout=layout, answers=n_answers, features=n_features, people=per_cell)
+        return FeatureMeans(layout, self.arm_count, self.answer_counts, self.counts_arms, below, n_features, per_cell)
 
     def make_plan_question(self, plan: CoinArms) -> FeatureMeans:
         """Return the question of a round with a coin plan."""
-        return FeatureMeans(self.make_ball(1.0), layout=plan.layout(self.questions))
+        return FeatureMeans(plan.layout(self.questions), self.arm_count, self.answer_counts)
 
     @property
     def first_round_bound(self) -> float:
         """The absolute lower bound of residuals in the first round: small where rewards are rare."""
         expected_rate = self.reward.expected_rate
-        if expected_rate is None or self.has_coin_plan or expected_rate >= RARE_RATE_MAX:
-            return 1.0
-        return expected_rate / (1 - expected_rate)
+        return 1.0 if expected_rate is None or self.has_coin_plan else self.lower_bound(expected_rate)
+
+    def lower_bound(self, max_expected: float) -> float:
+        """Return the absolute lower bound of residuals where few participants expect more than ``max_expected``."""
+        rate_max = _CURATED_RATE_MAX if self.privacy.trust.curated else _RARE_RATE_MAX
+        return max_expected / (1 - max_expected) if max_expected < rate_max else 1.0
 
     @override
     def concerns(self) -> list[str]:
