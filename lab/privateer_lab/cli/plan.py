@@ -127,7 +127,8 @@ def plan(
     if plot is not None:
         from privateer_lab.render.pictures import draw_plan, save_figure
 
-        save_figure(draw_plan(parsed.name, expected.counts, result["outcomes"]).figure, plot)
+        dimension = len(parsed.features) if isinstance(parsed, ArmsSpec) else 0
+        save_figure(draw_plan(parsed.name, expected.counts, result["outcomes"], dimension).figure, plot)
     if search.is_interrupted:
         raise typer.Exit(130)
 

@@ -10,11 +10,14 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+import numpy as np
+
 from privateer_core.answer import Answer
 from privateer_core.answer.parts import EffectsOverTime
 from privateer_core.answer.policy_view import FeatureShape, ShapeCurve, Shapes
 from privateer_core.errors import printable
 from privateer_lab.notebook.tabular import import_library
+from privateer_lab.render.minimax_rate import MinimaxRate
 from privateer_lab.render.tables import format_extreme
 from privateer_lab.render.words import IntervalRow, interval_rows, max_drawn_rows, omitted_rows_note
 
@@ -288,6 +291,12 @@ def _name_cells(axis: Any, shape: FeatureShape) -> None:
     axis.set_xlabel(short_label(shape.feature))
 
 
+_MAX_RATIO_OF_CLOSE_TICKS: Final = 100
+"""Largest ratio of an axis' ends at which a decade has three ticks."""
+_MIN_POINTS_FOR_RATE: Final = 4
+"""Smallest number of points of a line by whose later half the constant of a rate is fitted."""
+
+
 def draw_regret(axis: Any, path: Mapping[str, Any], colour: str, dashes: str, label: str, worst: str = "") -> None:
     """Draw the mean regret of a choice over the number of choices, with a band up to the worst seed."""
     n_choices, mean = path["people"], path["regret_mean"]
@@ -300,7 +309,9 @@ def finish_regret(axis: Any, counts: str, label: str = "reward lost per choice, 
     """Label the axes of a picture of regret, and make the horizontal axis logarithmic."""
     ticker = import_library("matplotlib.ticker")
     axis.set_xscale("log")
-    axis.xaxis.set_major_locator(ticker.LogLocator(subs=(1.0, 2.0, 5.0)))
+    low, high = axis.get_xlim()
+    multiples = (1.0, 2.0, 5.0) if high < _MAX_RATIO_OF_CLOSE_TICKS * low else (1.0,)
+    axis.xaxis.set_major_locator(ticker.LogLocator(subs=multiples))
     axis.xaxis.set_minor_formatter(ticker.NullFormatter())
     format_ticks_in_thousands(axis)
     axis.set_ylim(bottom=0)
@@ -308,11 +319,35 @@ def finish_regret(axis: Any, counts: str, label: str = "reward lost per choice, 
     axis.set_ylabel(label)
 
 
-def draw_plan(name: str, counts: str, outcomes: Sequence[Mapping[str, Any]]) -> Picture:
-    """Draw the regret of a plan's promises: a panel for each trust model, a line for each epsilon."""
+_MODELS_WITH_RATE: Final = ("local", "none")
+"""Trust models whose minimax rate is known."""
+
+
+def _draw_rate(axis: Any, rate: MinimaxRate, path: Mapping[str, Any]) -> None:
+    """Draw the minimax rate with its constant fitted, and say what half of epsilon and another feature cost by it."""
+    people, mean_regrets = (np.array(path[key], np.float64) for key in ("people", "regret_mean"))
+    if len(people) < _MIN_POINTS_FOR_RATE or not (mean_regrets > 0).all():
+        return
+    cost = f"another feature: {rate.factor_of_another_feature(people[-1]):.2g} times the people"
+    if rate.epsilon is not None:
+        cost = f"half of epsilon: {rate.factor_of_half_epsilon(people[-1]):.2g} times,\n{cost}"
+    curve = rate.fit_constant(people, mean_regrets) * rate.mean_regret(people)
+    at = "no privacy" if rate.epsilon is None else f"epsilon {rate.epsilon:g}"
+    label = f"minimax rate, {at}:\n{cost}"
+    axis.plot(people, np.minimum(curve, mean_regrets.max()), "--", color=GREY, linewidth=0.9, label=label)
+
+
+def draw_plan(name: str, counts: str, outcomes: Sequence[Mapping[str, Any]], dimension: int = 0) -> Picture:
+    """Draw the regret of a plan's promises: a panel for each trust model, a line for each epsilon.
+
+    With features, their number is ``dimension``, and a dashed line has the minimax rate where it is known.
+    """
     models = list(dict.fromkeys(row["model"] for row in outcomes))
     epsilons = list(dict.fromkeys(row["epsilon"] for row in outcomes))
-    title, width = f"{name}: reward lost per choice, by trust model", max(6.6, 2.2 + 1.7 * len(models))
+    title, width = (
+        f"{name}: reward lost per choice, by trust model",
+        max(6.6, 2.2 + 1.7 * len(models)) + bool(dimension),
+    )
     with open_picture(title, len(models), width=width, height=3.3) as (picture, axes):
         for axis, model in zip(axes, models, strict=True):
             for row in (row for row in outcomes if row["model"] == model):
@@ -320,6 +355,8 @@ def draw_plan(name: str, counts: str, outcomes: Sequence[Mapping[str, Any]]) -> 
                 path = {key: [point[key] for point in row["path"]] for key in row["path"][0]}
                 promise = "no privacy" if row["epsilon"] is None else f"epsilon {row['epsilon']:g}"
                 draw_regret(axis, path, COLOURS[index % len(COLOURS)], DASHES[index % len(DASHES)], promise, " ")
+                if dimension and model in _MODELS_WITH_RATE:
+                    _draw_rate(axis, MinimaxRate(dimension, row["epsilon"]), path)
             best = outcomes[0]["best_constant_regret"] / outcomes[0]["people"]
             axis.axhline(best, color=GREY, linestyle=":", linewidth=0.8, label="the best arm for everybody")
             axis.set_title(model, fontsize=9)
