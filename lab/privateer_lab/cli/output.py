@@ -1,6 +1,7 @@
 """Output of commands: JSON for machines, tables and progress bars for people."""
 
 import json
+import os
 import signal
 import sys
 import tempfile
@@ -19,8 +20,8 @@ from privateer_lab.render.figures import format_figure
 
 T = TypeVar("T")
 _UNLIMITED_WIDTH = 10_000
-"""Width of an output that is no terminal, so that no line is wrapped."""
-screen = Console(highlight=False, width=None if sys.stdout.isatty() else _UNLIMITED_WIDTH)
+"""Width of an output that is no terminal and has no COLUMNS, so that no line is wrapped."""
+screen = Console(highlight=False, width=None if sys.stdout.isatty() or "COLUMNS" in os.environ else _UNLIMITED_WIDTH)
 
 
 def open_folder(folder: Path, field: str) -> None:
