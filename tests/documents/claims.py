@@ -23,7 +23,8 @@ _MIDDLE = """
 
 ## What runs say
 
-Sentences of the [full run](../papers-made-again.html), of few seeds, by the command that makes each again.
+Sentences of the [full run](../papers-made-again.html), of few seeds, by the command that makes each again. Its Figures
+8 and 9 have half of the printed people in each source, where the command now has all.
 
 | command | what its rows say |
 |---|---|
