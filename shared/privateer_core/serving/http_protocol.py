@@ -323,8 +323,8 @@ class GuardedProtocol(HttpToolsProtocol):
         self._connections.note_drained(self)
         if self._is_reading_paused:
             self.read_on()
-        else:
-            self._queue_request()
+        elif self._queue_request():
+            self.flow.resume_reading()
 
     def send_400_response(self, msg: str) -> None:  # noqa: ARG002 - uvicorn passes what is wrong, for its log
         """Answer an invalid request with a problem document, or close the connection in the middle of an answer."""
