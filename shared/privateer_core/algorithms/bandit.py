@@ -118,13 +118,15 @@ class BanditSpec(ArmsSpec):
             promises["shuffle"] | {"arm_visibility": "hidden"}, objective="adversarial"
         )
         specs["central-best-arm"] = cls._example(promises["central"], objective="best-arm")
-        specs["local-best-arms"] = cls._example(promises["local"], objective="best-arms", best_count=2)
+        specs["local-best-arms"] = cls._example(
+            promises["local"], ("a", "b", "c", "d"), objective="best-arms", best_count=2
+        )
         return specs
 
     @classmethod
-    def _example(cls, privacy: Any, **algorithm: Any) -> Self:
-        """Return a small instance with this promise and these keys of ``[algorithm]``."""
-        experiment = {"name": "test", "arms": ["a", "b", "c"], "horizon": 6_000, "round_size": 1000}
+    def _example(cls, privacy: Any, arms: tuple[str, ...] = ("a", "b", "c"), **algorithm: Any) -> Self:
+        """Return a small instance with this promise, these arms and these keys of ``[algorithm]``."""
+        experiment = {"name": "test", "arms": list(arms), "horizon": 6_000, "round_size": 1000}
         tables = {"experiment": experiment, "privacy": privacy, "algorithm": {"name": "bandit", **algorithm}}
         return parse_section(cls, tables)
 
