@@ -1,6 +1,7 @@
 """Allotments: privacy budgets of a participant's single reports, which together keep the promise of all reports."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Final
@@ -78,7 +79,7 @@ class Allotment:
         curve = account(self.each)
         return tuple((float(e), curve.delta(float(e))) for e in np.linspace(0.0, end, POINTS + 1))
 
-    def can_cover(self, event: Event, sampling: float = 0.0, digits: float = 0.0, stride: int = 1) -> bool:
+    def can_cover(self, event: Event, sampling: float = 0.0, digits: float = 0.0) -> bool:
         """Whether the privacy curve of a report is nowhere above the allotment's.
 
         Parameters
@@ -89,14 +90,21 @@ class Allotment:
             Upper bound of delta that the sampler of noise adds.
         digits
             Relative tolerance of delta, since last digits differ between machines.
-        stride
-            Distance between compared points of the grid; only 1 is a proof.
+        """
+        return self.find_excess(event, range(POINTS + 1), sampling, digits) is None
+
+    def find_excess(
+        self, event: Event, points: Sequence[int], sampling: float = 0.0, digits: float = 0.0
+    ) -> int | None:
+        """Return the first of ``points`` of the grid at which a report's curve is above the allotment's, or None.
+
+        The other parameters are those of `can_cover`.
         """
         # More honest reports never harm, and devices have no time for millions.
         if isinstance(event, ShuffledResponse | ShuffledSubset | ShuffledMessage):
             event = replace(event, honest=min(event.honest, _HONEST_REPORTS_MAX))
-        curve = account(event)
-        return all(curve.delta(e) + sampling <= bound * (1 + digits) for e, bound in self.grid[::stride])
+        curve, grid = account(event), self.grid
+        return next((i for i in points if curve.delta(grid[i][0]) + sampling > grid[i][1] * (1 + digits)), None)
 
     def composed_delta(self, epsilon: float) -> float:
         """Return delta at ``epsilon`` of the composition of all reports, if the allotment covers each."""
@@ -167,19 +175,23 @@ def allotted_local_epsilon(
         If the local epsilon would be 0.
     """
 
-    def is_covered(local_epsilon: float, stride: int = 1) -> bool:
+    def find_excess(local_epsilon: float, points: Sequence[int]) -> int | None:
+        """Return the first of the grid's points at which a report costs too much; None if there is none."""
         response = ShuffledResponse(local_epsilon, symbols, batch)
         event = response if n_own is None else ShuffledSubset(local_epsilon, symbols, n_own, batch)
-        return allotment.can_cover(event, stride=stride)
+        return allotment.find_excess(event, points)
 
-    if is_covered(limit, _SEARCH_STRIDE) and (not proved or is_covered(limit)):
+    points, every_point = list(range(0, POINTS + 1, _SEARCH_STRIDE)), range(POINTS, -1, -1)
+    if find_excess(limit, points) is None and not (proved and find_excess(limit, every_point) is not None):
         return limit
     low, high = 0, math.ceil(limit / _RESOLUTION)
     while high - low > 1:
         middle = (low + high) // 2
-        low, high = (middle, high) if is_covered(middle * _RESOLUTION, _SEARCH_STRIDE) else (low, middle)
-    while proved and low and not is_covered(low * _RESOLUTION):
-        low -= 1
+        low, high = (middle, high) if find_excess(middle * _RESOLUTION, points) is None else (low, middle)
+        # The search goes on with a point at which its result costs too much, if there is one: smaller ones are enough
+        # at the other points.
+        if proved and low and high - low == 1 and (excess := find_excess(low * _RESOLUTION, every_point)) is not None:
+            points, low, high = [excess], 0, low
     if not low:
         detail = f"a batch of {batch} honest reports is too small for {allotment.reports} reports a person"
         raise SpecError(detail, field="privacy.min_batch", remedy="raise it, or lower experiment.reports_per_person")
