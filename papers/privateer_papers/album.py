@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 import typer
 
 from privateer_core.errors import SpecError, printable
-from privateer_lab.cli.output import announce
+from privateer_lab.cli.output import announce_task
 from privateer_lab.pages.templates import render_page
 from privateer_papers.data_files import DATA
 from privateer_papers.finished_runs import FinishedRun, list_pictures, read_stored_run, run_reproduction
@@ -78,7 +78,7 @@ class Album:
             finished = read_stored_run(entry, self.effort, self.folder)
             if finished is None:
                 if not quiet:
-                    announce(entry.title, describe_duration(entry, self.effort))
+                    announce_task(entry.title, describe_duration(entry, self.effort))
                 finished = run_reproduction(entry, self.effort, self.folder)
             self.finished[name], is_done = finished, finished.whole
             self.write()

@@ -7,7 +7,7 @@ import typer
 
 from privateer_core.errors import SpecError
 from privateer_lab.cli.command_line import Jobs, Json, On
-from privateer_lab.cli.output import announce, open_folder, print_json, screen
+from privateer_lab.cli.output import announce_task, open_folder, print_json, screen
 from privateer_lab.simulation.parallel import SEEDS_MAX
 
 if TYPE_CHECKING:  # it brings matplotlib, which takes a second
@@ -74,7 +74,7 @@ def _reproduce_one(entry: "Reproduction", effort: "Effort", out: Path, *, as_jso
     for option, path in effort.select_data(entry).items():
         DATA[option].check(path)
     if not as_json:
-        announce(entry.title, describe_duration(entry, effort))
+        announce_task(entry.title, describe_duration(entry, effort))
     finished = run_reproduction(entry, effort, out)
     files = [str(path) for path in list_pictures(out, entry.name) or [out / f"{entry.name}.json"]]
     if as_json:
@@ -90,7 +90,7 @@ def _reproduce_all(reproductions: "dict[str, Reproduction]", effort: "Effort", o
     from privateer_papers.album import PAGE, Album, describe_total_duration
 
     if not as_json:
-        announce(f"all {len(reproductions)} figures and tables", describe_total_duration(reproductions, effort))
+        announce_task(f"all {len(reproductions)} figures and tables", describe_total_duration(reproductions, effort))
     album = Album(reproductions, effort, out)
     is_done = album.run(quiet=as_json)
     rows: list[dict[str, Any]] = [

@@ -23,7 +23,7 @@ from privateer_core.primitives.questions import (
     VectorSum,
 )
 from privateer_core.privacy import order
-from privateer_core.privacy.information import AskedCell, information
+from privateer_core.privacy.information import AskedCell, measure_information
 from privateer_core.privacy.order import list_concerns, participant_information
 from privateer_core.privacy.terms import calibrate
 from privateer_core.privacy.trust import TRUST
@@ -49,8 +49,8 @@ NORMAL = 8.0
 KEYS = 4
 QUESTIONS = {
     "means": KeyedMeans(Layout.ungrouped(KEYS, 1), 1.0, 1 / KEYS),
-    "counted means": KeyedMeans(Layout.ungrouped(KEYS, 1), 1.0, 1 / KEYS, counted=True),
-    "rare": KeyedMeans(Layout.ungrouped(KEYS, 1), 1.0, 1 / KEYS, rate=0.01, counted=True),
+    "counted means": KeyedMeans(Layout.ungrouped(KEYS, 1), 1.0, 1 / KEYS, has_counts=True),
+    "rare": KeyedMeans(Layout.ungrouped(KEYS, 1), 1.0, 1 / KEYS, rate=0.01, has_counts=True),
     "few means": SmallDomainMeans(Layout.ungrouped(KEYS, 1), 1.0, 1 / KEYS),
     "hits": KeyedHits(SlotLayout.ungrouped(KEYS, 1)),
     "numbers": KeyedHits(SlotLayout.ungrouped(KEYS, 1), 0.5),
@@ -132,7 +132,7 @@ def test_every_kind_of_question_gives_more_information_under_more_trust(kind):
         values = []
         for model in MODELS:
             terms = calibrate(promise(model, epsilon), people, question)
-            values.append(information(terms.mechanism, AskedCell(question, people, key=key)))
+            values.append(measure_information(terms.mechanism, AskedCell(question, people, key=key)))
         assert all(upper >= lower * (1 - SLACK) for upper, lower in pairwise(values)), (epsilon, people, key, values)
 
 
@@ -178,7 +178,7 @@ def test_as_local_arms_give_as_much_information_as_local_reports():
 
 
 def test_every_mechanism_has_a_registered_measure_of_information():
-    bases = set(information.registry) - {object}
+    bases = set(measure_information.registry) - {object}
     assert all(any(issubclass(kind, base) for base in bases) for kind in MECHANISMS)
 
 
@@ -187,7 +187,7 @@ def test_a_mechanism_without_a_measure_of_information_is_refused():
         pass
 
     with pytest.raises(TypeError, match="Unknown"):
-        information(Unknown(), AskedCell(QUESTIONS["means"], 1000))
+        measure_information(Unknown(), AskedCell(QUESTIONS["means"], 1000))
 
 
 def test_a_binding_cap_is_a_concern_that_names_a_better_cap():
@@ -203,4 +203,4 @@ def test_a_binding_cap_is_a_concern_that_names_a_better_cap():
 def test_keys_of_few_participants_give_less_information():
     mechanism = calibrate(promise("local", 1.0), 1000, QUESTIONS["means"]).mechanism
     asked_cell = AskedCell(QUESTIONS["means"], 1000, key=0.4)
-    assert information(mechanism, replace(asked_cell, key=0.1)) < information(mechanism, asked_cell)
+    assert measure_information(mechanism, replace(asked_cell, key=0.1)) < measure_information(mechanism, asked_cell)

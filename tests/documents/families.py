@@ -24,7 +24,7 @@ from privateer_core.errors import PrivateerError
 from privateer_core.mechanisms import VectorMechanism
 from privateer_core.mechanisms.vectors.vector_symbol import VectorSymbol
 from privateer_core.primitives.bounded_vectors import BoundedVectors
-from privateer_core.primitives.public_coins import mix
+from privateer_core.primitives.public_coins import mix_words
 from privateer_core.privacy.terms_verification import Limits
 from privateer_core.spec.adjustment import append_numbers
 from privateer_core.spec.features import Feature
@@ -192,7 +192,7 @@ def _limits(limits: dict[str, Any]) -> Limits:
 def word(seed: int, person: int, stream: int) -> int:
     """64 bits of a person: those of public coins at a key."""
     slot, key = np.array([person + seed], np.uint64), np.array([stream + 1], np.uint64)
-    return int(mix(mix(slot * _GOLDEN) ^ mix(key * _GOLDEN))[0])
+    return int(mix_words(mix_words(slot * _GOLDEN) ^ mix_words(key * _GOLDEN))[0])
 
 
 def value(feature: Feature, bits: int) -> Any:

@@ -15,7 +15,7 @@ from privateer_core.algorithms import parse_spec
 from privateer_core.codec import encode
 from privateer_core.errors import PrivateerError
 from privateer_core.policies.decisions import message_size, prefix_ages
-from privateer_core.primitives.public_coins import Layout, bucket, sign
+from privateer_core.primitives.public_coins import Layout, hash_to_bucket, hash_to_sign
 from privateer_core.primitives.questions import KeyedMeans
 from privateer_core.privacy.terms_verification import Limits
 from privateer_core.privacy.trust import count_honest
@@ -73,7 +73,7 @@ def coins() -> list[dict[str, Any]]:
         coins = np.concatenate([rng.integers(0, 2**32, 8, dtype=np.uint32), np.array([0, 2**32 - 1], np.uint32)])
         for key in range(layout.keys):
             hashes = layout.hashes(coins, np.array([key]))
-            rows = zip(coins, hashes, layout.group(hashes, np.array([key])), sign(hashes), strict=True)
+            rows = zip(coins, hashes, layout.group(hashes, np.array([key])), hash_to_sign(hashes), strict=True)
             entries += [
                 {
                     "seed": str(layout.seed),
@@ -83,7 +83,7 @@ def coins() -> list[dict[str, Any]]:
                     "hash": f"{int(word):016x}",
                     "group": int(group),
                     "sign": int(side),
-                    "buckets": {str(n): int(bucket(np.array([word]), n)[0]) for n in (1, 2, 8, 1024)},
+                    "buckets": {str(n): int(hash_to_bucket(np.array([word]), n)[0]) for n in (1, 2, 8, 1024)},
                 }
                 for slot, word, group, side in rows
             ]

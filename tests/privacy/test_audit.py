@@ -42,12 +42,12 @@ def audited(capsys: pytest.CaptureFixture[str], *names: str, samples: int = 20_0
 def only(name: str, patch: pytest.MonkeyPatch, mechanism: str) -> None:
     """The audit has the attacks of this name alone, and plays no experiments of others."""
     patch.setattr(experiments, "ALGORITHMS", tuple({mechanism} & set(ALGORITHMS)))
-    cases, checks = whole.cases, whole.channel_checks
+    cases, checks = whole.build_cases, whole.channel_checks
     patch.setattr(whole, "all_parts", list)
     patch.setattr(whole, "coin_parts", lambda *_: [])
     # What the command may attack, and what it attacks, are made once.
     patch.setattr(whole, "target_names", lambda: {mechanism})
-    patch.setattr(whole, "cases", lambda *selection: [case for case in cases(*selection) if case.name == name])
+    patch.setattr(whole, "build_cases", lambda *selection: [case for case in cases(*selection) if case.name == name])
     patch.setattr(
         whole, "channel_checks", lambda: {channel: check for channel, check in checks().items() if channel == name}
     )
@@ -56,13 +56,13 @@ def only(name: str, patch: pytest.MonkeyPatch, mechanism: str) -> None:
 @pytest.fixture(scope="module")
 def all_cases() -> list[Case]:
     """All attacks; building them runs experiments."""
-    return whole.cases(1000)
+    return whole.build_cases(1000)
 
 
 @pytest.fixture
 def shared_cases(all_cases: list[Case], monkeypatch: pytest.MonkeyPatch) -> list[Case]:
     """All attacks, which the command reuses and does not build again."""
-    monkeypatch.setattr(whole, "cases", lambda *_: all_cases)
+    monkeypatch.setattr(whole, "build_cases", lambda *_: all_cases)
     return all_cases
 
 
@@ -142,8 +142,8 @@ def test_true_claims_hold(
     """
     monkeypatch.setattr(experiments, "ALGORITHMS", algorithms)
     if not algorithms:
-        cases = whole.cases
-        monkeypatch.setattr(whole, "cases", lambda *selection: [*map(by_day, cases(*selection))])
+        cases = whole.build_cases
+        monkeypatch.setattr(whole, "build_cases", lambda *selection: [*map(by_day, cases(*selection))])
         cheap = [part for part in whole.all_parts() if part.mechanism == "SignedSymbol"]
         monkeypatch.setattr(whole, "all_parts", lambda: cheap)
     code, result = audited(capsys, samples=samples)

@@ -15,7 +15,7 @@ from privateer_lab.audit import views
 from privateer_lab.audit import whole_experiments as experiments
 from privateer_lab.audit.case import Case
 from privateer_lab.audit.law import LowerBounds, attack
-from privateer_lab.audit.suite import audit
+from privateer_lab.audit.suite import run_audit
 from privateer_lab.audit.whole_experiments import experiment_cases
 from privateer_lab.simulation.scores import SeededNoise
 from privateer_server.rounds.loop import Schedule
@@ -72,7 +72,7 @@ def test_every_claim_of_an_algorithm_is_attacked(name: str) -> None:
 )
 def test_the_audit_has_these_attacks_and_true_claims_stand(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(experiments, "ALGORITHMS", (name,))
-    total, findings = audit(1000, {name})
+    total, findings = run_audit(1000, {name})
     finding_list = list(findings)
     assert len(finding_list) == total
     # What a paper claims in vain is found out.

@@ -18,7 +18,7 @@ from privateer_core.algorithms import ALGORITHMS
 from privateer_lab.audit import whole_experiments as experiments
 from privateer_lab.audit.case import MechanismPart
 from privateer_lab.audit.sent_coins import PART_NAME, coin_parts
-from privateer_lab.audit.suite import audit, device_parts
+from privateer_lab.audit.suite import device_parts, run_audit
 
 ALARM = 1e-6
 SAMPLES = 125_000
@@ -151,6 +151,6 @@ def test_the_audit_names_the_algorithm_whose_coins_leak(monkeypatch: pytest.Monk
     name = "bandit"
     monkeypatch.setattr(experiments, "ALGORITHMS", (name,))
     coins_seeded_by_the_context(monkeypatch)
-    findings = [finding for finding in audit(1000, {name})[1] if finding.attack == f"part: {PART_NAME}"]
+    findings = [finding for finding in run_audit(1000, {name})[1] if finding.attack == f"part: {PART_NAME}"]
     expected = [(name, model, "broken") for model in MODELS[name]]
     assert [(finding.mechanism, finding.model, finding.verdict) for finding in findings] == expected

@@ -13,7 +13,7 @@ import pytest
 from scipy import stats
 
 from privateer_core.primitives.contributions import KeyedValues
-from privateer_core.primitives.public_coins import Layout, bucket, sign
+from privateer_core.primitives.public_coins import Layout, hash_to_bucket, hash_to_sign
 from privateer_core.primitives.questions import KeyedMeans
 from privateer_core.privacy.terms import calibrate
 from privateer_core.spec.privacy import Privacy
@@ -38,8 +38,8 @@ def agreements(terms, reward, seed):
     reports = rng.permuted(reports, axis=1)
     hashes = LAYOUT.hashes(reports["slot"], np.zeros(reports.shape, np.int64))
     symbols = reports["symbol"].astype(np.int64)
-    hit = bucket(hashes, mechanism.buckets) == symbols >> 1
-    return np.where(hit, sign(hashes) * (2 * (symbols & 1) - 1), 0).sum(axis=1)
+    hit = hash_to_bucket(hashes, mechanism.buckets) == symbols >> 1
+    return np.where(hit, hash_to_sign(hashes) * (2 * (symbols & 1) - 1), 0).sum(axis=1)
 
 
 def proved_delta(left, right, epsilon):

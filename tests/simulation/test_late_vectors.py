@@ -65,7 +65,7 @@ def policies(model, **privacy):
     """Return two policies: the later has better estimates of the arms, and measures in other directions."""
     schedule: Any = Schedule(linear_spec(model, privacy=privacy))
     first = schedule.open(3)
-    second = schedule.follow(first.state, 2, 4)
+    second = schedule.open_next_step(first.state, 2, 4)
     away = 0.15 * np.array([[0.5, 1, 1, 0, 0], [-0.5, 0, -1, 1, 1]])
     earlier = replace(first.policy, means=TRUTH + away, factors=5 * first.policy.factors)
     rng = np.random.default_rng(5)
@@ -168,7 +168,7 @@ def gradients(name, blind=False):
     schedule: Any = Schedule(spec)
     learner, first = ConvexLearner(spec), schedule.open(3)
     state = replace(first.state, point=np.array([0.35, 0.3]), learned=3000)
-    earlier, now = first.policy, schedule.follow(state, 2, 4).policy
+    earlier, now = first.policy, schedule.open_next_step(state, 2, 4).policy
     followed, estimates = now if blind else now.with_deciders([(earlier, 0.5), (now, 0.5)]), []
     for _ in range(150):
         parts = []

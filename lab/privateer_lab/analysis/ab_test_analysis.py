@@ -104,7 +104,7 @@ class SumColumns:
             look = look.select_rows(clusters.first_rows)
             plain_outcomes = outcomes.with_values(clusters.linearize(values))
             look = replace(look, warnings=(*look.warnings, *few_cluster_warnings(clusters.count, clusters.name)))
-            sentences.append(clusters.sentence(look.name))
+            sentences.append(clusters.describe(look.name))
         if self.per:
             look = replace(look, name=ratio)
         n_clusters = clusters.count if clusters else None
@@ -319,7 +319,7 @@ def analyze(
         sentences.append(describe_split(counts, arms, declared, mixed_clusters))
     unit = "clusters" if cluster else "people" if person else "rows"
     row_count = result.row_count if summed.clusters is None else RowCount(summed.clusters, 0.0)
-    rests = row_count.sentence(unit, len(rewards) if is_private else raw.n_rows)
+    rests = row_count.describe(unit, len(rewards) if is_private else raw.n_rows)
     return FinishedTest(result.spec, result.result, (result.direction, *sentences), rests, unadjusted)
 
 

@@ -117,7 +117,7 @@ class Clusters:
         scale = np.sqrt(np.square(differences).sum() / total) if total else 0.0
         return np.asarray(means[self.arms] + (values - means[self.arms]) * scale)
 
-    def sentence(self, reward: str) -> str:
+    def describe(self, reward: str) -> str:
         """Return a sentence about rows and clusters."""
         rows, clusters = len(self.units), self.count
         across = ", some of them in both arms" if self.has_mixed else ""

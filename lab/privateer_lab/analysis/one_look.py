@@ -45,7 +45,7 @@ class LowerRewards:
         effects, parts = map(_negate_bounds, answer.effects), (_restate_facts(part, spec) for part in answer.parts)
         return replace_fields(answer, effects=tuple(effects), parts=tuple(parts))
 
-    def sentence(self, result: ExperimentResult) -> str:
+    def describe(self, result: ExperimentResult) -> str:
         """Return a sentence about the reduction of rewards relative to the control."""
         conclusion = result.conclusion
         message = LOWER_FIGURE_REMARK.format(reward=self.name, figure="an effect")
@@ -58,7 +58,7 @@ class LowerRewards:
         return f"{message} {conclusion.control}: mean {self.name} of about {mean:.3g}; {'; '.join(changes)}."
 
     def without_means(self, result: ExperimentResult, spec: ArmsSpec, bounds: tuple[float, float]) -> ExperimentResult:
-        """Return the result without mean rewards, which are transformed; `sentence` has the original means."""
+        """Return the result without mean rewards, which are transformed; `describe` has the original means."""
         conclusion = result.conclusion
         headline = effects_headline(AnswerFacts(spec, result.answer), conclusion.rules, None)
         headline = replace_fields(headline, sentence=self._restate(headline.sentence, result.answer.effects))
@@ -206,7 +206,7 @@ class RowCount:
     count: float
     standard_deviation: float
 
-    def sentence(self, unit: str, total: int) -> str:
+    def describe(self, unit: str, total: int) -> str:
         """Return a sentence with the number of rows that count, with its margin of noise."""
         radius = math.ceil(_CONFIDENCE_DEVIATIONS * self.standard_deviation)
         if not self.standard_deviation:
@@ -278,7 +278,7 @@ class OneLook:
             result = replace_next_steps(result, tuple(sentences))
         low, high = outcomes.bounds.low, outcomes.bounds.high
         if lower:
-            direction, result = lower.sentence(result), lower.without_means(result, spec, (low, high))
+            direction, result = lower.describe(result), lower.without_means(result, spec, (low, high))
             return LookResult(spec, result, direction, row_count)
         if outcomes.is_derived:
             sentence = _UNIT_SENTENCE.format(self.name, low, high)

@@ -14,7 +14,7 @@ from privateer_lab.audit.case import DELTA, Case
 from privateer_lab.audit.first_rounds import LIMITS, FirstRound
 from privateer_lab.audit.law import Scores
 from privateer_lab.audit.views import draw_coins, log_likelihood
-from privateer_lab.audit.whole_experiments import contribution, iterate_tight_claims, observe_outcomes
+from privateer_lab.audit.whole_experiments import iterate_tight_claims, make_contributions, observe_outcomes
 
 _LIMITS: Final = replace(LIMITS, delta=1.0)
 _MIN_REPORTS, _MAX_REPORTS, _SAMPLES_PER_REPORT = 100, 3000, 20
@@ -46,7 +46,7 @@ def _score_reports(open_round: Callable[[], FirstRound], neighbour: int, count: 
     row_coins = rows["slot"] if rows.dtype.names else draw_coins(len(rows))
     row_contexts = np.full((len(rows), spec.dimension), _CONTEXT)
     left, right = (
-        log_likelihood(policy.terms.mechanism, contribution(spec, policy, row_contexts, row_coins, factor), rows)
+        log_likelihood(policy.terms.mechanism, make_contributions(spec, policy, row_contexts, row_coins, factor), rows)
         for factor in _REWARD_FACTORS
     )
     return np.asarray(np.round((left - right).reshape(count, -1).sum(axis=1), 6))

@@ -110,7 +110,7 @@ def _observe_places_of_kind(neighbour: int, count: int) -> Integers:
     return np.array([order[1 if neighbour == 0 else -1] - _N_PLACES for order in orders])[:, None]
 
 
-def cases(samples: int, algorithms: set[str] | None = None) -> list[Case]:
+def build_cases(samples: int, algorithms: set[str] | None = None) -> list[Case]:
     """Build all attacks, or those on ``algorithms``, with about ``samples`` observations where these are cheap."""
     return [*_quick_cases(samples), *experiment_cases(samples, algorithms), *path_cases(samples, algorithms)]
 
@@ -130,11 +130,11 @@ def target_names() -> set[str]:
 
 def attacked_claims() -> set[tuple[str, str, str]]:
     """Return the (mechanism or algorithm, trust model, calibration) of every attacked claim."""
-    attacks: list[Case | MechanismPart] = [*cases(1000), *all_parts()]
+    attacks: list[Case | MechanismPart] = [*build_cases(1000), *all_parts()]
     return {(case.mechanism, case.model, case.calibration) for case in attacks if case.model != ANY}
 
 
-def audit(
+def run_audit(
     samples: int, targets: set[str], *, model: str | None = None, calibration: str | None = None
 ) -> tuple[int, Iterator[AuditFinding]]:
     """Return the number of attacks on ``targets``, under one model and calibration if given, and their findings."""
@@ -143,7 +143,7 @@ def audit(
         is_model_attacked = model in (None, case.model) and calibration in (None, case.calibration)
         return case.mechanism in targets and (is_model_attacked or case.model == ANY)
 
-    attacks = list(filter(is_selected, cases(samples, targets)))
+    attacks = list(filter(is_selected, build_cases(samples, targets)))
     selected_parts = list(filter(is_selected, [*all_parts(), *coin_parts(samples, targets)]))
     all_checks = channel_checks() if CHANNELS in targets else {}
     checks = {name: check for name, check in all_checks.items() if is_about(name, model)}

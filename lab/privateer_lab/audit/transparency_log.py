@@ -102,7 +102,7 @@ class LogSource:
         return Unavailable("not the answer of a learning server", field=self._field, remedy="is this its address?")
 
 
-def audit(source: LogSource, key: bytes | None, previous: AuditorState | None) -> tuple[AuditorState, LogFindings]:
+def audit_log(source: LogSource, key: bytes | None, previous: AuditorState | None) -> tuple[AuditorState, LogFindings]:
     """Check a log's new entries by the given key, else the state's or the server's own; return new state and counts."""
     stored_key = bytes.fromhex(previous.key) if previous else None
     expected_key = key or stored_key or source.fetch_key()
@@ -171,7 +171,7 @@ def _is_served(source: LogSource, entry: Entry, key: bytes) -> bool:
     return True
 
 
-def compare(source: LogSource, state: AuditorState, other: str) -> Head:
+def check_same_log(source: LogSource, state: AuditorState, other: str) -> Head:
     """Check that a head from another client is of the same log, and return it."""
     key = bytes.fromhex(state.key)
     try:

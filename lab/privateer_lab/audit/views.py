@@ -26,7 +26,7 @@ from privateer_core.mechanisms.vectors.vector_noise import CentralVectors, Gauss
 from privateer_core.mechanisms.vectors.vector_symbol import VectorSymbol
 from privateer_core.primitives.bounded_vectors import BoundedVectors, SecondMomentSums
 from privateer_core.primitives.contributions import CellHits, KeyedValues
-from privateer_core.primitives.public_coins import bucket, sign
+from privateer_core.primitives.public_coins import hash_to_bucket, hash_to_sign
 from privateer_core.privacy.trust import TRUST, Trust
 from privateer_core.sampling.entropy import SecureNoise
 from privateer_lab.audit.case import Case, Sampler
@@ -109,7 +109,7 @@ def _public_labels(mechanism: Mechanism, coins: Coins) -> Scores:
     if not isinstance(mechanism, SignedSymbol):
         return np.zeros(len(coins))
     keys = np.arange(min(2, mechanism.layout.keys))
-    return np.asarray(_LABEL_STEP * (sign(mechanism.layout.hashes(coins[:, None], keys)) @ 3**keys))
+    return np.asarray(_LABEL_STEP * (hash_to_sign(mechanism.layout.hashes(coins[:, None], keys)) @ 3**keys))
 
 
 @singledispatch
@@ -137,7 +137,9 @@ def _symbol_likelihood(mechanism: SignedSymbol, contribution: KeyedValues, rows:
     symbols: NDArray[np.uint16] = rows["symbol"]
     response, has_key = mechanism.response, contribution.keys >= 0
     hashes = mechanism.layout.hashes(contribution.coins, np.maximum(contribution.keys, 0))
-    own_symbols = 2 * bucket(hashes, mechanism.buckets) + ((2 * contribution.values - 1) * sign(hashes) > 0)
+    own_symbols = 2 * hash_to_bucket(hashes, mechanism.buckets) + (
+        (2 * contribution.values - 1) * hash_to_sign(hashes) > 0
+    )
     truth = np.where(has_key, own_symbols, 2 * mechanism.buckets)
     log_probabilities = np.where(symbols == truth, math.log(response.truth), math.log(response.other))
     return np.where(has_key | mechanism.elsewhere, log_probabilities, -math.log(response.symbols))

@@ -149,7 +149,7 @@ def _summed_sampler(spec: Spec, policies: list[Policy], neighbours: tuple[Neighb
 
 def _contribute(spec: Spec, policy: Policy, person: Neighbour, coins: Coins) -> Any:
     contexts = np.full((len(coins), spec.dimension), person.context)
-    return contribution(spec, policy, contexts, coins, _REWARD_BOUNDS * person.reward_factor)
+    return make_contributions(spec, policy, contexts, coins, _REWARD_BOUNDS * person.reward_factor)
 
 
 def simulate_rounds(spec: Spec) -> Iterator[Policy]:
@@ -159,13 +159,15 @@ def simulate_rounds(spec: Spec) -> Iterator[Policy]:
     while step.batch_size:
         yield step.policy
         contexts = rng.random((step.batch_size, spec.dimension))
-        reports = contribution(
+        reports = make_contributions(
             spec, step.policy, contexts, rng.integers(0, 2**32, step.batch_size, dtype=np.uint32), 0.0
         )
         step = schedule.close(step, step.policy.terms.mechanism.simulate(reports, rng), _SEED)
 
 
-def contribution(spec: Spec, policy: Policy, contexts: NDArray[np.float64], coins: Coins, reward_factor: float) -> Any:
+def make_contributions(
+    spec: Spec, policy: Policy, contexts: NDArray[np.float64], coins: Coins, reward_factor: float
+) -> Any:
     """Return the contributions of n participants with the outcomes of `observe_outcomes`."""
     return policy.contribute(contexts, coins, *observe_outcomes(spec, policy, contexts, coins, reward_factor))
 

@@ -98,7 +98,7 @@ class Descent(Baseline):
         self.models = self.models - self.total / (self.curvature * (self.n_seen + _STEP_OFFSET))
 
 
-def centred(contexts: Array) -> Array:
+def centre_features(contexts: Array) -> Array:
     """Return a constant and features in [-1, 1], shape (n, d + 1)."""
     return np.concatenate([np.ones((len(contexts), 1)), 2 * contexts - 1], axis=1)
 
@@ -118,7 +118,7 @@ class Logistic(Descent):
 
     def slopes(self, contexts: Array, _arms: NDArray[np.int64] | None = None) -> Array:
         """Return the gradients of any arm's logits in its parameters, shape (n, d + 1)."""
-        return centred(contexts) / math.sqrt(self.spec.dimension + 1)
+        return centre_features(contexts) / math.sqrt(self.spec.dimension + 1)
 
 
 class Network(Descent):
@@ -150,13 +150,13 @@ class Network(Descent):
     def logits(self, contexts: Array) -> Array:
         """Return the logits of every arm's estimated mean reward, shape (n, arms)."""
         weights, outer, constant = self._split_parameters(self.models)
-        units = np.tanh(np.einsum("khd,nd->nkh", weights, centred(contexts)))
+        units = np.tanh(np.einsum("khd,nd->nkh", weights, centre_features(contexts)))
         return np.asarray(np.einsum("nkh,kh->nk", units, outer) + constant)
 
     def slopes(self, contexts: Array, arms: NDArray[np.int64]) -> Array:
         """Return the gradients of the logits of these arms in their parameters, shape (n, coordinates)."""
         weights, outer, _ = self._split_parameters(self.models[arms])
-        inputs = centred(contexts)
+        inputs = centre_features(contexts)
         units = np.tanh(np.einsum("nhd,nd->nh", weights, inputs))
         inner = (outer * (1 - units**2))[:, :, None] * inputs[:, None, :]
         return np.concatenate([inner.reshape(len(arms), -1), units, np.ones((len(arms), 1))], axis=1)

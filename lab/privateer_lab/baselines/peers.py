@@ -164,7 +164,9 @@ def find_peers(spec: ArmsSpec) -> dict[str, BaselineFactory]:
     return makers
 
 
-def compare(entrants: dict[str, Contestant], population_spec: ArmsSpec, seeds: range) -> Iterator[dict[str, Any]]:
+def compare_policies(
+    entrants: dict[str, Contestant], population_spec: ArmsSpec, seeds: range
+) -> Iterator[dict[str, Any]]:
     """Play each policy with each seed's participants, who have all features that any policy uses; yield runs' rows."""
     for seed in seeds:
         for name, contestant in entrants.items():

@@ -261,7 +261,7 @@ def _iterate_rounds(spec: ArmsSpec) -> Iterator[tuple[int, int]]:
         yield 0, n_remaining
 
 
-def play(
+def run_baselines(
     spec: Spec, names: list[str], seeds: int, jobs: int | None = None, backend: Backend = "processes"
 ) -> Iterator[list[BaselineRun]]:
     """Yield the runs of seeds 0..seeds-1 as they finish, on ``jobs`` processes (default: one a core)."""

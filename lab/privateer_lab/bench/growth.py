@@ -69,7 +69,9 @@ def bench_soak(n_participants: int, look: int = LOOK, n_tokens: int = _N_TOKENS)
                 create_experiment(services.admin, bench_spec(name, endpoint, n_tokens), services.token)
                 shuffler = services.shuffler if endpoint == "shuffler" else None
                 run_load(name, services.server, shuffler, users=n_tokens, batch=1, issuer=services.issuer)
-            seconds = {name: figure for service in _ENDPOINTS for name, figure in _restart(services, service).items()}
+            seconds = {
+                name: figure for service in _ENDPOINTS for name, figure in _kill_and_restart(services, service).items()
+            }
         sizes = _measure_sizes(data)
         yield {
             "seconds": seconds,
@@ -87,7 +89,7 @@ def _measure_memory(services: Services) -> dict[str, float]:
     return sizes
 
 
-def _restart(services: Services, service: str) -> dict[str, float]:
+def _kill_and_restart(services: Services, service: str) -> dict[str, float]:
     """Kill and restart a service; return the seconds until it is ready."""
     services.processes.kill(service)
     started = time.perf_counter()

@@ -225,7 +225,7 @@ def _measure_run(endpoint: str, n_participants: int, batch: int) -> Callable[[fl
         key = load_or_create_key(services.sender_key, "--data")
         rounds = [seal_round(fetch_policy(services.server, name), name, n_each, batch, key) for name in names]
         url = services.shuffler if endpoint == "shuffler" else services.server
-        times = _measure(services, lambda: upload_and_await_policy(services.server, url, names, rounds))
+        times = _measure_work(services, lambda: upload_and_await_policy(services.server, url, names, rounds))
     sealing = sum(sealed_round.seconds for sealed_round in rounds)
 
     def in_opens(unit: float) -> dict[str, float]:
@@ -242,7 +242,7 @@ def fetch_policy(server: str, name: str) -> bytes:
     return httpx.get(page, headers={"Accept": MEDIA_TYPE}).raise_for_status().content
 
 
-def _measure(services: Services, work: Callable[[], None]) -> _RunSeconds:
+def _measure_work(services: Services, work: Callable[[], None]) -> _RunSeconds:
     """Measure work in wall time, and in processor time of each service and of this process."""
 
     def read_seconds() -> dict[str, float]:

@@ -12,7 +12,7 @@ from privateer_core.answer.conclusion import PublishedAnswer
 from privateer_core.answer.people import People
 from privateer_core.errors import SpecError
 from privateer_lab.cli.command_line import SHUFFLER_ADMIN_URL, URL, Json, Name, ShufflerAdminUrl, Url
-from privateer_lab.cli.output import announce, print_json, print_lines, print_table, screen
+from privateer_lab.cli.output import announce_task, print_json, print_lines, print_table, screen
 from privateer_lab.render import terminal
 from privateer_lab.render.conclusion_tables import MAX_ROWS
 from privateer_lab.render.words import name_figures
@@ -124,7 +124,7 @@ def _show_progress(name: str, url: str, shuffler_admin_url: str, as_json: bool) 
     if as_json:
         print_json(progress)
     else:
-        _print_facts(name, progress, published, [people.sentence, *([held_reports.sentence()] if held_reports else [])])
+        _print_facts(name, progress, published, [people.sentence, *([held_reports.describe()] if held_reports else [])])
 
 
 def _print_facts(name: str, progress: dict[str, Any], published: PublishedAnswer, counts: list[str]) -> None:
@@ -184,7 +184,7 @@ def write_report(name: str, url: str, path: Path) -> None:
     from privateer_lab.pages.report import read_findings, render_html
 
     report = read_findings(name, url)
-    announce("drawing", "a few seconds")
+    announce_task("drawing", "a few seconds")
     body = render_html(report, url).encode()
     path.write_bytes(body)
     print_lines([f"{path}: {len(body):,} bytes"])

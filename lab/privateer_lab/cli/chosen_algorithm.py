@@ -68,7 +68,7 @@ def write_name(path: Path, original: Mapping[str, Any], name: str) -> str:
             return "it has changed since"
         new_text = _insert_name(text, name)
         if new_text:
-            _replace(path.resolve(), new_text)
+            _replace_file(path.resolve(), new_text)
     except OSError as error:
         return f"it cannot be replaced: {error.strerror}"
     except (ValueError, SpecError):
@@ -90,7 +90,7 @@ def _insert_name(text: str, name: str) -> str:
     return ""
 
 
-def _replace(path: Path, text: str) -> None:
+def _replace_file(path: Path, text: str) -> None:
     """Replace a file atomically, so that a full disk leaves it unchanged."""
     descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:

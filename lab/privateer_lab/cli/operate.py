@@ -25,7 +25,7 @@ from privateer_lab.cli.command_line import (
     ShufflerPort,
     Token,
 )
-from privateer_lab.cli.output import announce, print_json, screen
+from privateer_lab.cli.output import announce_task, print_json, screen
 from privateer_lab.services.rest import admin_headers, download
 from privateer_server.admin_tokens import Scope, create_token, format_time
 
@@ -77,7 +77,7 @@ def doctor(
         ports = (server_port, shuffler_port, admin_port, shuffler_admin_port)
         locations = find_started_services(data or Path("data"), ports, (issuer_port, issuer_admin_port), environment)
     if not as_json:
-        announce("looking at services, files and keys", "a few seconds, longer where somebody does not answer")
+        announce_task("looking at services, files and keys", "a few seconds, longer where somebody does not answer")
     findings = examine_all(locations)
     worst_level = max(finding.level for finding in findings)
     if as_json:

@@ -34,7 +34,7 @@ def open_folder(folder: Path, field: str) -> None:
         pass
 
 
-def announce(task: str, duration: str) -> None:
+def announce_task(task: str, duration: str) -> None:
     """Print a task that starts, and its expected duration, on standard error."""
     typer.echo(f"privateer: {printable(task)}: {duration} ...", err=True)
 

@@ -19,7 +19,7 @@ from privateer_core.spec.privacy import BATCH_MAX
 from privateer_lab.cli.chosen_algorithm import candidate_specs, is_to_be_chosen, select_algorithm, write_name
 from privateer_lab.cli.command_line import Jobs, Json, On, PeopleSpec, Population, Set, Users
 from privateer_lab.cli.input_files import spec_from_tables
-from privateer_lab.cli.output import announce, open_folder, print_json, print_lines, print_rows, progress, screen
+from privateer_lab.cli.output import announce_task, open_folder, print_json, print_lines, print_rows, progress, screen
 from privateer_lab.environments import check_files, with_population
 from privateer_lab.planning.admission import concerns_before_start
 from privateer_lab.planning.algorithm_choice import AlgorithmChoice
@@ -99,7 +99,7 @@ def plan(
         runs_text = f"{seeds} whole run{'s' * (seeds > 1)} of each" if seeds else ""
         duration = runs_text or f"about {seconds:g} seconds on two quiet cores"
         duration += ", and what the promises take that you name" if any(requested) else ""
-        announce(f"trying {parsed.name} and changes of it on simulated people", duration)
+        announce_task(f"trying {parsed.name} and changes of it on simulated people", duration)
     choices, refused = list_choices(parsed, *requested)
     budgets = _compute_budgets(choices)
     limit = seconds if seeds is None and not any(requested) else math.inf
@@ -139,7 +139,7 @@ def _choose(tables: dict[str, Any], population: str | None, users: int | None, *
         tables = tables | {"experiment": tables["experiment"] | {ArmsSpec.people_key: users}}
     specs = candidate_specs(tables, population)
     if not as_json:
-        announce("trying algorithms on these people", "some seconds")
+        announce_task("trying algorithms on these people", "some seconds")
     return select_algorithm(specs)
 
 

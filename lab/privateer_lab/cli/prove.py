@@ -17,10 +17,9 @@ from privateer_core.wire.identity import fingerprint, parse_public_keys
 from privateer_core.wire.keys import read_signing_key
 from privateer_core.wire.merkle import Peaks
 from privateer_core.wire.transparency_log import Head
-from privateer_lab.audit.transparency_log import AuditorState, LogContradiction, LogSource, compare
-from privateer_lab.audit.transparency_log import audit as audit_log
+from privateer_lab.audit.transparency_log import AuditorState, LogContradiction, LogSource, audit_log, check_same_log
 from privateer_lab.cli.command_line import URL, Json, Url
-from privateer_lab.cli.output import announce, open_folder, print_json, print_table, progress, screen
+from privateer_lab.cli.output import announce_task, open_folder, print_json, print_table, progress, screen
 from privateer_lab.render.figures import format_figure
 
 if TYPE_CHECKING:
@@ -55,8 +54,7 @@ def audit(
     as_json: Json = False,
 ) -> None:
     """Attack every claim through the code that devices and services run; exit code 1 if one is broken."""
-    from privateer_lab.audit.suite import audit as run_audit
-    from privateer_lab.audit.suite import summarize_findings, target_names
+    from privateer_lab.audit.suite import run_audit, summarize_findings, target_names
 
     targets = target_names()
     if set(mechanism) - targets:
@@ -64,7 +62,7 @@ def audit(
         raise SpecError("no such mechanism or algorithm", field="--mechanism", remedy=remedy)
     total, findings = run_audit(samples, set(mechanism) or targets)
     if not as_json:
-        announce(f"{total} attacks with up to {samples:,} reports each", "seconds to minutes each")
+        announce_task(f"{total} attacks with up to {samples:,} reports each", "seconds to minutes each")
     collected = progress(findings, total, "attacks")
     if len(collected) < total:
         raise typer.Exit(130)
@@ -123,7 +121,7 @@ def review(
     evidence = read_audit(audit, subject.spec, subject.record) if audit else None
     open_folder(out, "--out")  # before the audit, which takes minutes; and nothing is made for a wrong name
     if not audit and not no_audit:
-        announce(f"attacking what {named} claims, with up to {samples:,} reports each", "minutes")
+        announce_task(f"attacking what {named} claims, with up to {samples:,} reports each", "minutes")
         evidence = run_audit(subject.spec, subject.record, samples)
     pack = make_review(subject, evidence, facts_given)
     for path in write_pack(pack, out):
@@ -179,7 +177,7 @@ def check_log(
         try:
             new_state, findings = audit_log(source, next(iter(keys), None), previous)
             for other in against:
-                compare(source, new_state, _read_head(other, http))
+                check_same_log(source, new_state, _read_head(other, http))
         except LogContradiction as contradiction:
             evidence.write_text(json.dumps(contradiction.evidence, indent=1) + "\n")
             message = printable(str(contradiction))  # a log has names that its server made up

@@ -24,7 +24,7 @@ from privateer_lab.cli.command_line import (
     ShufflerAdminPort,
     ShufflerPort,
 )
-from privateer_lab.cli.output import announce, interrupt_on_sigterm, print_json, print_table, screen
+from privateer_lab.cli.output import announce_task, interrupt_on_sigterm, print_json, print_table, screen
 from privateer_lab.render.words import name_figures
 from privateer_lab.services.processes import IssuerProcess, Services, free_port, run_services
 
@@ -146,7 +146,7 @@ def demo(
             tempfile.TemporaryDirectory(prefix="privateer-") as folder,
             run_services(Path(folder), free_port(), free_port(), quiet=True) as services,
         ):
-            announce(f"{users:,} simulated people take part over HTTP", "a minute or so")
+            announce_task(f"{users:,} simulated people take part over HTTP", "a minute or so")
             page = run_demo(services, users, out)
             if is_watched if keep is None else keep:
                 _keep_running(services, page, is_watched)
@@ -192,7 +192,7 @@ def bench(
     from privateer_lab.bench import LOOK, bench_answers, bench_path, bench_replicas, bench_soak
 
     if not as_json:
-        announce("starting services and measuring them", "one to five minutes")
+        announce_task("starting services and measuring them", "one to five minutes")
     if soak:
         for rows in bench_soak(soak, min(soak, LOOK)):
             if as_json:

@@ -13,7 +13,7 @@ from privateer_core.answer.people import People
 from privateer_core.errors import SpecError, printable
 from privateer_core.spec.arms import ArmsSpec
 from privateer_core.spec.spec import Spec
-from privateer_lab.baselines.run import play, select_baselines, summarize_runs
+from privateer_lab.baselines.run import run_baselines, select_baselines, summarize_runs
 from privateer_lab.cli.command_line import (
     Cluster,
     Control,
@@ -30,7 +30,7 @@ from privateer_lab.cli.command_line import (
     Users,
 )
 from privateer_lab.cli.input_files import load_spec
-from privateer_lab.cli.output import announce, print_json, print_lines, print_rows, print_table, progress, screen
+from privateer_lab.cli.output import announce_task, print_json, print_lines, print_rows, print_table, progress, screen
 from privateer_lab.drafting.feature_drafts import fold_notes
 from privateer_lab.drafting.spec_draft import draft
 from privateer_lab.drafting.written_draft import Draft, population_path
@@ -100,7 +100,7 @@ def spec_from(
         _check_writable(out, data)
     size = data.stat().st_size if data.is_file() else 0
     if size >= _LARGE_FILE_BYTES and not as_json:
-        announce(f"reading {data}, {size >> 20:,} MiB", "a few seconds")
+        announce_task(f"reading {data}, {size >> 20:,} MiB", "a few seconds")
     drafted = draft(
         data,
         name=name or _derive_name(data),
@@ -122,9 +122,11 @@ def spec_from(
     )
     if out:
         if drafted.log and not as_json:
-            announce(f"fitting what comes of each option for whom to {drafted.log.rows.n_rows:,} rows", "some seconds")
+            announce_task(
+                f"fitting what comes of each option for whom to {drafted.log.rows.n_rows:,} rows", "some seconds"
+            )
         if (drafted.log or drafted.labelled) and not as_json:
-            announce("trying features and algorithms on these people", "up to a minute")
+            announce_task("trying features and algorithms on these people", "up to a minute")
         drafted.write(out)
     if as_json:
         fit = list(drafted.people.notes) if out and drafted.people else []
@@ -223,12 +225,12 @@ def simulate(
     if not as_json:
         n_participants = getattr(parsed.experiment, parsed.people_key)
         unit = "people" if parsed.people_key == "horizon" else "choices"
-        announce(f"simulating {n_participants:,} {unit}, {seeds} run{'s' * (seeds > 1)}", _RUN_DURATION)
+        announce_task(f"simulating {n_participants:,} {unit}, {seeds} run{'s' * (seeds > 1)}", _RUN_DURATION)
     runs = progress(pending_runs, seeds, "runs")
     promise = parsed.privacy.model_dump() | {"local_epsilon_max": parsed.privacy.local_epsilon_bound}
     result = {"experiment": parsed.name, **promise, **summarize(parsed, runs, started)}
     if names and len(runs) == seeds:
-        baseline_runs = progress(play(parsed, names, seeds, jobs, backend), seeds, "baselines")
+        baseline_runs = progress(run_baselines(parsed, names, seeds, jobs, backend), seeds, "baselines")
         result["baselines"] = summarize_runs(baseline_runs)
     if as_json:
         print_json(result)
@@ -261,7 +263,7 @@ def _fill_table(
     path = out if out.suffix == ".csv" else out.with_name(out.name + ".csv")
     with SweepJournal(path, axes, list_figures(requested[0].spec)) as journal:
         missing = len(journal.select_missing(requested))
-        announce(f"{missing} of {len(requested)} runs into {path}", f"{_RUN_DURATION}; Ctrl-C keeps what came")
+        announce_task(f"{missing} of {len(requested)} runs into {path}", f"{_RUN_DURATION}; Ctrl-C keeps what came")
         finished = progress(sweep_rows(requested, journal, jobs, backend), missing, "runs")
     if len(finished) < missing:
         raise typer.Exit(130)
@@ -296,14 +298,14 @@ def peers(
 
     Of the libraries DP-EBM alone has privacy; it plays where the spec's privacy is central.
     """
-    from privateer_lab.baselines.peers import compare, select_policies, summarize_by_policy
+    from privateer_lab.baselines.peers import compare_policies, select_policies, summarize_by_policy
 
     parsed = load_spec(spec, settings, users)
     others = [load_spec(spec, settings, users, algorithm_name=name) for name in algorithms]
     entrants = select_policies(parsed, others, peer)
     if not as_json:
-        announce(f"{seeds} run{'s' * (seeds > 1)} of each of {', '.join(entrants)}", "minutes for 100,000 people")
-    pending_runs = compare(entrants, cast(ArmsSpec, parsed), range(first_seed, first_seed + seeds))
+        announce_task(f"{seeds} run{'s' * (seeds > 1)} of each of {', '.join(entrants)}", "minutes for 100,000 people")
+    pending_runs = compare_policies(entrants, cast(ArmsSpec, parsed), range(first_seed, first_seed + seeds))
     rows = progress(pending_runs, seeds * len(entrants), "runs")
     figures = summarize_by_policy(rows, parsed.experiment.horizon)
     if as_json:

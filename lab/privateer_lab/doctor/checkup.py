@@ -167,21 +167,23 @@ def check_writable(checkup: Checkup, folder: Path, *elsewhere: Path) -> None:
     endings = (".db", ".sqlite", ".db-wal", ".sqlite-wal")
     entries = [path for path in sorted(folder.rglob("*")) if path.is_dir() or path.name.endswith(endings)]
     paths = dict.fromkeys((folder, *entries, *elsewhere))
-    locked = [path for path in paths if not (_stat(path).st_mode & stat.S_IWUSR and os.access(path, os.W_OK))]
+    locked = [path for path in paths if not (_stat_or_zeros(path).st_mode & stat.S_IWUSR and os.access(path, os.W_OK))]
     if locked := [path for path in locked if path.exists()]:  # a running service may have deleted one
         remedy = "run chmod u+w on it, or mount its disk writable; if the service does not recover, start it again"
-        checkup.fail("folder", f"{display_name(locked[0])} cannot be written{_and_more(len(locked) - 1)}", remedy)
+        checkup.fail("folder", f"{display_name(locked[0])} cannot be written{_format_more(len(locked) - 1)}", remedy)
 
 
 def _check_permissions(checkup: Checkup, folder: Path) -> None:
     """Check that a folder's private files are their owner's alone and have one owner."""
     entries = list(_iterate_entries(folder))
     private = [path for path in [folder, *entries] if path.suffix not in _PUBLIC_SUFFIXES]
-    if exposed := [path for path in private if _stat(path).st_mode & _OTHER_USERS]:
-        detail = f"other users may read or change {display_name(exposed[0])}{_and_more(len(exposed) - 1)}"
+    if exposed := [path for path in private if _stat_or_zeros(path).st_mode & _OTHER_USERS]:
+        detail = f"other users may read or change {display_name(exposed[0])}{_format_more(len(exposed) - 1)}"
         checkup.fail("permissions", detail, f"chmod -R go= {folder}, and replace keys that others may have read")
-    elif foreign := [path for path in entries if _stat(path).st_mode and _stat(path).st_uid != folder.stat().st_uid]:
-        detail = f"{display_name(foreign[0])} belongs to another user than its folder" + _and_more(len(foreign) - 1)
+    elif foreign := [
+        path for path in entries if _stat_or_zeros(path).st_mode and _stat_or_zeros(path).st_uid != folder.stat().st_uid
+    ]:
+        detail = f"{display_name(foreign[0])} belongs to another user than its folder" + _format_more(len(foreign) - 1)
         checkup.warn("permissions", detail, "give all files to the user of the service (chown -R)")
     else:
         checkup.ok("permissions", "files are their owner's alone")
@@ -189,13 +191,13 @@ def _check_permissions(checkup: Checkup, folder: Path) -> None:
 
 def check_secret(checkup: Checkup, path: Path) -> None:
     """Check that only the owner may read a private key outside a data folder."""
-    if _stat(path).st_mode & _OTHER_USERS:
+    if _stat_or_zeros(path).st_mode & _OTHER_USERS:
         checkup.fail("permissions", f"other users may read {path.name}", f"chmod go= {path}, and make a new key")
 
 
 def is_open_to_writers(path: Path) -> bool:
     """Whether other users may change a file or the names in its folder."""
-    return bool((_stat(path).st_mode | _stat(path.parent).st_mode) & stat.S_IWOTH)
+    return bool((_stat_or_zeros(path).st_mode | _stat_or_zeros(path.parent).st_mode) & stat.S_IWOTH)
 
 
 def check_disk(checkup: Checkup, folders: Sequence[Path], data: int = 0) -> None:
@@ -218,7 +220,7 @@ def check_clock(checkup: Checkup, folder: Path | None, recorded_time: float = 0.
     The difference is not shown: at a shuffler it would reveal when a participant reported.
     """
     files = [folder, *_iterate_entries(folder)] if folder else []
-    now, newest = time.time(), max([recorded_time, *(_stat(path).st_mtime for path in files)])
+    now, newest = time.time(), max([recorded_time, *(_stat_or_zeros(path).st_mtime for path in files)])
     remedy = "set the clock right (timedatectl, NTP) before the service starts"
     if now < _EARLIEST_TIME:
         checkup.fail("clock", "the clock is not set", remedy)
@@ -233,7 +235,7 @@ def display_name(path: Path) -> str:
     return path.name if len(path.stem) < _MAX_NAME_LENGTH else f"a {path.suffix} file of {path.parent.name}"
 
 
-def _and_more(n_others: int) -> str:
+def _format_more(n_others: int) -> str:
     return f" and {n_others:,} more" if n_others else ""
 
 
@@ -241,7 +243,7 @@ def _iterate_entries(folder: Path) -> Iterator[Path]:
     return (path for path in sorted(folder.rglob("*")) if not path.is_symlink())
 
 
-def _stat(path: Path) -> os.stat_result:
+def _stat_or_zeros(path: Path) -> os.stat_result:
     """Return the status of a file; all zeros if a running service has deleted it."""
     with suppress(FileNotFoundError):
         return path.stat()
@@ -266,7 +268,7 @@ def open_file_view(checkup: Checkup, check: str, path: Path, kind: FileKind) -> 
     return view
 
 
-def open_database(checkup: Checkup, check: str, url: str, schema: Schema, setting: str) -> Database | None:
+def open_read_only(checkup: Checkup, check: str, url: str, schema: Schema, setting: str) -> Database | None:
     """Open a PostgreSQL database read-only; return None, with a finding, if it cannot be read."""
     from privateer_core.serving.store.postgres import PostgresDatabase
 

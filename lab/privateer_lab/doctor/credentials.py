@@ -21,7 +21,7 @@ from privateer_core.wire.keys import (
 )
 from privateer_core.wire.token_keys import Directory, TokenKey
 from privateer_lab.doctor.checkup import Checkup, Level, check_secret, is_open_to_writers
-from privateer_lab.doctor.places import fetch, fetch_object
+from privateer_lab.doctor.places import fetch_object, fetch_or_none
 from privateer_server.admin_tokens import TokenFile, format_time
 
 SOON_DAYS: Final = 14
@@ -83,7 +83,7 @@ def _read_token_keys(checkup: Checkup, source: str) -> dict[str, list[TokenKey]]
 def _iterate_key_documents(checkup: Checkup, source: str) -> Iterator[tuple[str, bytes]]:
     """Fetch the issuer's key document, or read the documents of a folder or file; add a finding for each failure."""
     if "://" in source:
-        response = fetch(f"{source.rstrip('/')}/token-keys")
+        response = fetch_or_none(f"{source.rstrip('/')}/token-keys")
         if response is None or not response.is_success:
             detail = "the issuer at PRIVATEER_TOKEN_KEYS does not answer"
             checkup.warn(_CHECK, detail, "start it, or correct the address")

@@ -41,7 +41,7 @@ class Listeners:
 
     def check(self, checkup: Checkup, is_in_use: bool | None) -> bool:
         """Check that the service responds, as it must if its database is in use; return whether it does."""
-        health = fetch(f"{self.public}/healthz")
+        health = fetch_or_none(f"{self.public}/healthz")
         if health is None and is_in_use:
             detail = f"a process has the data open, and nothing answers at {self.public}"
             checkup.fail(_CHECK, detail, "correct the address; if it hangs, kill the process and start it again")
@@ -62,7 +62,7 @@ class Listeners:
 
     def _check_ready(self, checkup: Checkup) -> None:
         """Check that the public listener is ready and that the private one shows metrics."""
-        readiness, metrics = fetch(f"{self.public}/readyz"), fetch(f"{self.private}/metrics")
+        readiness, metrics = fetch_or_none(f"{self.public}/readyz"), fetch_or_none(f"{self.private}/metrics")
         if readiness is None or not readiness.is_success:
             detail, remedy = _parse_problem(readiness)
             checkup.fail(_CHECK, f"/healthz is fine, and /readyz is not: {detail}", remedy)
@@ -73,7 +73,7 @@ class Listeners:
             checkup.ok(_CHECK, f"/healthz and /readyz are fine at {self.public}")
 
 
-def fetch(url: str) -> httpx.Response | None:
+def fetch_or_none(url: str) -> httpx.Response | None:
     """Fetch an address; return None without a response."""
     try:
         return bounded_request("GET", url, seconds=_TIMEOUT_SECONDS, trust_env=False)
@@ -98,7 +98,7 @@ def fetch_listed_keys(url: str) -> list[str]:
 
 def fetch_object(url: str) -> dict[str, Any]:
     """Fetch the JSON object at an address; an empty one without a valid response."""
-    response = fetch(url)
+    response = fetch_or_none(url)
     return {} if response is None else read_object(response.content)
 
 

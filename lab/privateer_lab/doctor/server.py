@@ -26,8 +26,8 @@ from privateer_lab.doctor.checkup import (
     check_data,
     check_disk,
     check_writable,
-    open_database,
     open_file_view,
+    open_read_only,
 )
 from privateer_lab.doctor.places import NAME_REMEDY, Listeners, fetch_listed_keys
 from privateer_server.algorithms import LEARNERS, learner_for
@@ -106,8 +106,8 @@ def _examine_data(checkup: Checkup, settings: ServerSettings, store_key: bytes |
     earlier_key_ids = {path.stem for path in folder.glob("*.key")}
     if settings.database:
         url, setting = settings.journal_database, "PRIVATEER_JOURNAL_DATABASE"
-        journal = open_database(checkup, "journal", url, JOURNAL_SCHEMA, setting)
-        store = open_database(checkup, "database", settings.database, STORE_SCHEMA, "PRIVATEER_DATABASE")
+        journal = open_read_only(checkup, "journal", url, JOURNAL_SCHEMA, setting)
+        store = open_read_only(checkup, "database", settings.database, STORE_SCHEMA, "PRIVATEER_DATABASE")
     else:
         journal = _open_journal_view(checkup, settings.journal or settings.data / JOURNAL_FILE)
         store = open_file_view(checkup, "database", settings.data / STORE_FILE, STORE_KIND)
@@ -171,10 +171,10 @@ def _check_journal(checkup: Checkup, agreement: Agreement) -> None:
 
 def _check_backup(checkup: Checkup, backup: BackupRecord) -> None:
     """Add a finding about the last backup by `privateer backup`."""
-    age = _age(backup.completed)
+    age = _format_age(backup.completed)
     previous = f"the last complete one was made {age}" if backup.completed else "none was complete before"
     if backup.is_incomplete:
-        detail = f"the backup that was begun {_age(backup.begun)} is not complete; {previous}"
+        detail = f"the backup that was begun {_format_age(backup.begun)} is not complete; {previous}"
         checkup.warn("backup", detail, "nothing, if it is under way; else see the server's log, and make another")
     elif backup.completed and time.time() - backup.completed > BACKUP_SECONDS:
         checkup.warn("backup", f"the last backup was made {age}", "find out why none was made since")
@@ -184,7 +184,7 @@ def _check_backup(checkup: Checkup, backup: BackupRecord) -> None:
         checkup.ok("backup", "privateer backup was never used here")
 
 
-def _age(moment: float) -> str:
+def _format_age(moment: float) -> str:
     hours = max(0, int(time.time() - moment)) // 3600
     return f"{hours // 24:,} days ago" if hours >= 48 else f"{hours} hours ago" if hours else "within the last hour"
 

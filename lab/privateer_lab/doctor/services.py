@@ -35,8 +35,8 @@ from privateer_lab.doctor.checkup import (
     check_secret,
     check_writable,
     display_name,
-    open_database,
     open_file_view,
+    open_read_only,
 )
 from privateer_lab.doctor.places import (
     NAME_REMEDY,
@@ -44,9 +44,9 @@ from privateer_lab.doctor.places import (
     Listeners,
     ServicePlaces,
     check_shown_clock,
-    fetch,
     fetch_listed_keys,
     fetch_object,
+    fetch_or_none,
 )
 from privateer_lab.doctor.server import examine_server
 from privateer_server.publication_log import IDENTITY_FILE
@@ -233,7 +233,7 @@ def _examine_pool(checkup: Checkup, settings: ShufflerSettings, store_key: bytes
     """Check the database that replicas of a shuffler share; return the server keys that they have pinned."""
     from privateer_shuffler.pool.shared_store import SHUFFLER, SharedStore
 
-    database = open_database(checkup, "database", settings.database, SHUFFLER, "PRIVATEER_DATABASE")
+    database = open_read_only(checkup, "database", settings.database, SHUFFLER, "PRIVATEER_DATABASE")
     if database is None:
         return None
     with closing(database):
@@ -264,7 +264,7 @@ def _check_answers(
             detail = f"the shuffler at {listeners.public} signs with another key than that of this folder"
             checkup.fail("answers", detail, NAME_REMEDY)
     url = settings.server_url
-    health, metrics = fetch(f"{url}/healthz"), fetch(f"{url}/metrics")
+    health, metrics = fetch_or_none(f"{url}/healthz"), fetch_or_none(f"{url}/metrics")
     if health is None:
         level = Level.FAIL if is_answering else Level.WARN
         remedy = "start it, or correct PRIVATEER_SERVER_URL"
@@ -294,7 +294,7 @@ def examine_issuer(place: IssuerPlace) -> Checkup:
     check_disk(checkup, [place.data])
     if place.listeners and place.listeners.check(checkup, is_in_use):
         url, path = place.listeners.public, place.public_keys_file
-        response = fetch(f"{url}/token-keys")
+        response = fetch_or_none(f"{url}/token-keys")
         if response is not None and response.is_success and path.exists() and response.content != path.read_bytes():
             checkup.fail("answers", f"the issuer at {url} shows other keys than {path.name}", NAME_REMEDY)
     return checkup

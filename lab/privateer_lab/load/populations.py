@@ -32,8 +32,10 @@ def store_population(spec: Spec) -> None:
     if spec == spec.without_people():
         path.unlink(missing_ok=True)
         return
-    sources = tuple(source.model_copy(update={"population": _resolve(source.population)}) for source in spec.sources)
-    stored = spec.model_copy(update={"population": _resolve(spec.population), "sources": sources})
+    sources = tuple(
+        source.model_copy(update={"population": _resolve_paths(source.population)}) for source in spec.sources
+    )
+    stored = spec.model_copy(update={"population": _resolve_paths(spec.population), "sources": sources})
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f"{path.name}.{os.getpid()}")
     try:
@@ -83,7 +85,7 @@ def _experiment_digest(spec: Spec, options: Sequence[str]) -> str:
     return hashlib.sha256(encode_canonical_json({"options": list(options), **tables})).hexdigest()
 
 
-def _resolve(table: dict[str, Any] | None) -> dict[str, Any] | None:
+def _resolve_paths(table: dict[str, Any] | None) -> dict[str, Any] | None:
     """Return a population with absolute paths of files, or None."""
     files = table.get("path") if table else None
     if table is None or not isinstance(files, str):

@@ -12,7 +12,7 @@ from privateer_lab.notebook.tabular import ResultTable, Tabular, build_table
 from privateer_lab.render.conclusion_tables import rule_rows
 from privateer_lab.render.pictures import Picture, draw_shapes
 from privateer_lab.render.tables import answer_tables, estimate_rows
-from privateer_lab.render.words import sentences
+from privateer_lab.render.words import describe_conclusion
 from privateer_lab.services.rest import fetch_answer_at, request_json
 
 
@@ -70,7 +70,7 @@ class ExperimentResult(Tabular):
     def notes(self) -> Sequence[str]:
         """Sentences about the confidence level and the recommendation."""
         confidence = [] if self.confidence is None else [f"Intervals hold with a probability of {self.confidence:g}."]
-        return *confidence, *sentences(self.conclusion, self.answer)
+        return *confidence, *describe_conclusion(self.conclusion, self.answer)
 
 
 @dataclass(frozen=True, repr=False)

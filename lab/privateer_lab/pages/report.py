@@ -20,7 +20,7 @@ from privateer_lab.render.conclusion_tables import list_conclusion_tables
 from privateer_lab.render.figures import format_figure
 from privateer_lab.render.report_pictures import draw_answer, draw_policy
 from privateer_lab.render.tables import TitledTable, answer_tables, estimate_rows, part_tables
-from privateer_lab.render.words import FINAL_STATUSES, format_drift, format_list, sentences
+from privateer_lab.render.words import FINAL_STATUSES, describe_conclusion, format_drift, format_list
 from privateer_lab.services.rest import fetch_answer, parse_policy, request_json
 
 _MIN_WARNED_REFUSAL_SHARE: Final = 0.05
@@ -93,7 +93,7 @@ def _iter_summary(findings: ReportFindings) -> Iterator[str]:
     if not findings.rounds:
         yield _NO_ROUND_COMPLETED if standing.status in FINAL_STATUSES else _NO_ROUND_YET
         return
-    yield from sentences(findings.published.conclusion, findings.answer)
+    yield from describe_conclusion(findings.published.conclusion, findings.answer)
 
 
 def _describe_effect(effect: Effect) -> str:

@@ -12,7 +12,7 @@ from privateer_core.answer.parts import LOSS, Loss
 from privateer_core.errors import printable
 from privateer_lab.render.figures import format_figure
 from privateer_lab.render.tables import Row, TitledTable, answer_tables, drop_empty, estimate_rows, shape_tables
-from privateer_lab.render.words import rank_effects, sentences, whole_percent
+from privateer_lab.render.words import describe_conclusion, rank_effects, whole_percent
 
 _MAX_PRINTED_CONFIDENCE: Final = 0.9999
 _MIN_PRINTED_LOSS_SHARE: Final = 1e-4
@@ -277,7 +277,7 @@ def format_markdown(published: PublishedAnswer, claims: Sequence[Mapping[str, An
     if conclusion.warnings:
         paragraphs.append("\n".join(f"- warning: {escape_markdown(warning)}" for warning in conclusion.warnings))
     if claims:
-        paragraphs += [escape_markdown(sentence) for sentence in [*sentences(conclusion, answer)][1:]]
+        paragraphs += [escape_markdown(sentence) for sentence in [*describe_conclusion(conclusion, answer)][1:]]
         estimates = [] if answer.effects else [TitledTable("estimates", estimate_rows(answer.estimates))]
         tables = [*estimates, *answer_tables(answer)]
     else:

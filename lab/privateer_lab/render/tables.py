@@ -65,7 +65,7 @@ def shape_tables(answer: Answer) -> list[TitledTable]:
 def estimate_rows(estimates: Sequence[Estimate]) -> list[Row]:
     """Return a row for each estimate."""
     rows = [
-        {"name": mean.name, **_limits(mean), "people": mean.people, "note": _AT_BOUND if mean.at_bound else None}
+        {"name": mean.name, **_format_limits(mean), "people": mean.people, "note": _AT_BOUND if mean.at_bound else None}
         for mean in estimates
     ]
     return drop_empty(rows)
@@ -119,14 +119,14 @@ def _effect_rows(effects: Sequence[Effect]) -> list[Row]:
 def _(part: Gain) -> list[TitledTable]:
     compared = {"one arm for all": part.arm, "gain": part.value, "low": part.low, "high": part.high}
     means = [
-        {"of": f"{mean.name}{' (at the bound of rewards)' if mean.at_bound else ''}", **_limits(mean)}
+        {"of": f"{mean.name}{' (at the bound of rewards)' if mean.at_bound else ''}", **_format_limits(mean)}
         for mean in part.means
     ]
     tables = [TitledTable("mean rewards", means)] if means else []
     return [*tables, TitledTable("gain of choosing by context", drop_empty([compared | {"people": part.people}]))]
 
 
-def _limits(estimate: Estimate) -> Row:
+def _format_limits(estimate: Estimate) -> Row:
     return {"value": estimate.value, "low": estimate.low, "high": estimate.high}
 
 
@@ -146,7 +146,9 @@ def _(part: GuardrailEffects) -> list[TitledTable]:
 
 @part_tables.register
 def _(part: Intervals) -> list[TitledTable]:
-    return [TitledTable(part.title, [{"name": estimate.name, **_limits(estimate)} for estimate in part.estimates])]
+    return [
+        TitledTable(part.title, [{"name": estimate.name, **_format_limits(estimate)} for estimate in part.estimates])
+    ]
 
 
 @part_tables.register

@@ -15,7 +15,7 @@ from privateer_lab.cli.output import print_lines, print_rows, print_table, scree
 from privateer_lab.render.conclusion_tables import conclusion_notes, list_conclusion_tables
 from privateer_lab.render.pictures import COLOURS
 from privateer_lab.render.tables import Row, answer_tables, estimate_rows, part_tables, shape_tables
-from privateer_lab.render.words import describe_feature_selection, format_drift, sentences
+from privateer_lab.render.words import describe_conclusion, describe_feature_selection, format_drift
 
 _LETTERS: Final = "ABCDEFGHIJKLMNOP"
 _TIE_MARK: Final = "."
@@ -45,7 +45,7 @@ def print_map(view: PolicyView, arms: Sequence[str]) -> bool:
 
 def print_answer(conclusion: Conclusion, answer: Answer) -> None:
     """Print headline, estimates and further parts of a result; no effect twice, and without effects at every look."""
-    print_lines(sentences(conclusion, answer))
+    print_lines(describe_conclusion(conclusion, answer))
     confidence = "" if answer.confidence is None else f"intervals of {_format_percent(answer.confidence)} confidence"
     if answer.effects:
         screen.print(f"What follows has {confidence}.")

@@ -138,7 +138,7 @@ _SHARED_REASONS: Final[dict[Reason, str]] = {
 """Wording of reasons that several effects share, where it differs from that of one effect."""
 
 
-def sentences(conclusion: Conclusion, answer: Answer) -> Iterator[str]:
+def describe_conclusion(conclusion: Conclusion, answer: Answer) -> Iterator[str]:
     """Yield sentences: the headline, the numbers of decided and undecided effects with reasons, and the ending."""
     yield conclusion.headline.sentence
     if answer.effects:

@@ -69,12 +69,17 @@ class UnboundedResponse(httpx.HTTPError):
 
 
 def bounded_request(
-    method: str, url: str, *, bytes_max: int = MAX_RESPONSE_BYTES, seconds: float = _TIMEOUT_SECONDS, **options: Any
+    method: str,
+    url: str,
+    *,
+    bytes_max: int = MAX_RESPONSE_BYTES,
+    timeout_seconds: float = _TIMEOUT_SECONDS,
+    **options: Any,
 ) -> httpx.Response:
     """Send a request and return the whole response; refuse larger ones, and allow a second more for every 64 KiB."""
     headers = {"Accept-Encoding": "identity", **options.pop("headers", {})}
-    body, deadline = bytearray(), time.monotonic() + seconds
-    with httpx.stream(method, url, timeout=seconds, headers=headers, **options) as response:
+    body, deadline = bytearray(), time.monotonic() + timeout_seconds
+    with httpx.stream(method, url, timeout=timeout_seconds, headers=headers, **options) as response:
         if response.headers.get("content-encoding", "identity") != "identity":
             raise UnboundedResponse("the answer is packed")
         for chunk in response.iter_raw():
@@ -89,7 +94,7 @@ def bounded_request(
 
 def request_json(method: str, url: str, *, field: str = "--url", **options: Any) -> Any:
     """Send a request, and return the JSON object of the response; ``field`` is the option that names the URL."""
-    return _decode_object(_request(method, url, field, **options), field)
+    return _decode_object(_send_request(method, url, field, **options), field)
 
 
 def create_experiment(admin: str, spec: "Spec", token: str | None, start: Any = None) -> tuple[Any, bool]:
@@ -97,13 +102,13 @@ def create_experiment(admin: str, spec: "Spec", token: str | None, start: Any = 
     body, page, field = spec.without_people().model_dump(mode="json", exclude_none=True), "experiments", "--admin-url"
     if start is not None:
         body, page = {"spec": body, "start": start}, f"experiments/{spec.name}/warm-start"
-    response = _request("POST", f"{admin}/{page}", field, json=body, headers=admin_headers(token))
+    response = _send_request("POST", f"{admin}/{page}", field, json=body, headers=admin_headers(token))
     return _decode_object(response, field), response.status_code == _CREATED
 
 
 def fetch_bytes(url: str, *, field: str = "--url", **options: Any) -> bytes:
     """Send a GET request, and return the content of the response, at most ``bytes_max`` bytes."""
-    return _request("GET", url, field, **options).content
+    return _send_request("GET", url, field, **options).content
 
 
 @contextmanager
@@ -164,7 +169,7 @@ def parse_policy(document: Any) -> "PolicyView":
         raise Unavailable("the answer is not a policy", field="--url", remedy="correct the address") from None
 
 
-def _request(method: str, url: str, field: str, **options: Any) -> httpx.Response:
+def _send_request(method: str, url: str, field: str, **options: Any) -> httpx.Response:
     """Send a request and return a successful response; raise the error that another one means."""
     with _explain_failures(url, field):
         response = bounded_request(method, url, **options)
@@ -278,7 +283,7 @@ class ShufflerProgress:
         """Return the fields for JSON."""
         return asdict(self)
 
-    def sentence(self) -> str:
+    def describe(self) -> str:
         """Return a sentence for readers."""
         if self.held is None:
             return f"at the shuffler: not known here, since {self.unknown}"

@@ -89,7 +89,7 @@ class LateSimulation(Simulation):
 
     def find_deciding_policies(self, step: Step) -> PolicyMix:
         """Return the expected share of reports on each policy's decisions, from the distribution of delays alone."""
-        if step.policy.cohort or not step.policy.mixes:
+        if step.policy.cohort or not step.policy.is_mixture:
             return ()
         positions = [index for index, policy in enumerate(self._policies) if not policy.cohort]
         opened = [self._opening_times[index] for index in positions]

@@ -172,12 +172,12 @@ class Judgement:
         real_effects = [name for name in self._covered if name not in null_effects]
         return {
             "judged": float(len(self._covered)),
-            "coverage": _mean([is_covered[-1] for is_covered in self._covered.values()]),
-            "coverage_at_all_looks": _mean([all(is_covered) for is_covered in self._covered.values()]),
-            "false_positives": _mean([name in self._significant for name in null_effects]),
-            "effects_called": _mean([name in self._significant for name in real_effects]),
-            "effect_error": float(np.sqrt(_mean([error**2 for error in self._errors.values()]))),
-            "half_width": _mean([*self._widths.values()]),
+            "coverage": _mean_or_nan([is_covered[-1] for is_covered in self._covered.values()]),
+            "coverage_at_all_looks": _mean_or_nan([all(is_covered) for is_covered in self._covered.values()]),
+            "false_positives": _mean_or_nan([name in self._significant for name in null_effects]),
+            "effects_called": _mean_or_nan([name in self._significant for name in real_effects]),
+            "effect_error": float(np.sqrt(_mean_or_nan([error**2 for error in self._errors.values()]))),
+            "half_width": _mean_or_nan([*self._widths.values()]),
             "welfare_lost": self._expected_loss(),
         }
 
@@ -206,7 +206,7 @@ def _find_best_arm(values: dict[int, float]) -> int:
     return max(values, key=lambda arm: values[arm]) if values else 0
 
 
-def _mean(values: Sequence[float]) -> float:
+def _mean_or_nan(values: Sequence[float]) -> float:
     return float(np.mean(values)) if values else math.nan
 
 

@@ -158,7 +158,7 @@ class DataTable:
         for source in self.sources:
             start = n_read
             for texts in source.blocks(names):
-                self._add(columns, texts, source, n_read - start, drop)
+                self._append_block(columns, texts, source, n_read - start, drop)
                 n_read += len(texts[names[0]])
                 # Concurrent processes may have taken memory in between.
                 n_bytes_filled = min(n_read, n_kept_rows) * 8 * len(columns)
@@ -166,7 +166,7 @@ class DataTable:
             if n_read - start != source.rows:
                 raise table_error(f"cannot read {source.name}: it changes", "write it first, then read it", self.field)
 
-    def _add(
+    def _append_block(
         self, columns: Sequence[Column], texts: dict[str, Texts], source: TableSource, start: int, drop: bool
     ) -> None:
         """Append a block of rows to columns; ``start`` is the index of its first row in the source."""
@@ -189,7 +189,9 @@ class DataTable:
 
     def _cell_error(self, source: TableSource, row: int, column: str, fault: str, remedy: str) -> SpecError:
         """Make the error of a cell, with the row's number in a spreadsheet; ``row`` counts from 0."""
-        return table_error(f"row {source.number(row)}, column {column!r} of {source.name} {fault}", remedy, self.field)
+        return table_error(
+            f"row {source.row_number(row)}, column {column!r} of {source.name} {fault}", remedy, self.field
+        )
 
     def _check_memory(self, n_bytes: float, n_free: float) -> None:
         """Refuse a table that needs more memory than is free."""

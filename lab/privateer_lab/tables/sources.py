@@ -41,7 +41,7 @@ class TableSource(ABC):
     def blocks(self, names: Sequence[str]) -> Iterator[dict[str, Texts]]:
         """Yield texts by column in blocks of rows; a missing value is an empty text."""
 
-    def number(self, row: int) -> int:
+    def row_number(self, row: int) -> int:
         """Return the number, as in a spreadsheet, of a row that counts from 0."""
         return row + 1
 
@@ -93,7 +93,7 @@ class CsvFile(TableSource):
             self._count = sum(1 for _ in self._records())
         return self._count
 
-    def number(self, row: int) -> int:
+    def row_number(self, row: int) -> int:
         """Return the number of a row, counting the header and empty lines."""
         return next(islice(self._records(), row, None))[0]
 

@@ -21,7 +21,7 @@ from privateer_core.algorithms.linear.policy import LinearPolicy
 from privateer_core.algorithms.linear.spec import LinearSpec, LinearTable
 from privateer_core.arrays import Array, Ints
 from privateer_core.spec.arms import ArmsSpec
-from privateer_lab.baselines.descent import centred
+from privateer_lab.baselines.descent import centre_features
 from privateer_lab.baselines.run import Baseline, Visitors
 from privateer_papers.published_trust import PublishedPrivacy
 
@@ -62,7 +62,7 @@ class PublishedLinear(Baseline):
 
     def rows(self, visitors: Visitors) -> Array:
         """Return rows of length 1 at most, (n, features + 1)."""
-        return np.asarray(centred(visitors.contexts) / math.sqrt(self.row))
+        return np.asarray(centre_features(visitors.contexts) / math.sqrt(self.row))
 
     def choose(self, visitors: Visitors) -> Ints:
         """Return the arms with the largest upper bound, (n,); random arms before the first report."""

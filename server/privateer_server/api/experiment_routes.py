@@ -10,7 +10,7 @@ from starlette.responses import Response
 
 from privateer_core.algorithms import parse_spec
 from privateer_core.errors import Conflict, Deleted, NotFound, ParameterInvalid, SpecError, TooLarge, Unavailable
-from privateer_core.privacy.risk import risks
+from privateer_core.privacy.risk import assess_risks
 from privateer_core.serving.body_budget import Budget
 from privateer_core.serving.connections import peer_address
 from privateer_core.serving.http.listeners import IS_PUBLIC_KEY
@@ -176,7 +176,7 @@ def experiments_router(
     def risk(name: str) -> Response:
         """Show what the best attack on one person achieves at most, for every claim of the privacy record."""
         record = exports.build_record(experiments.get(name).spec, store.rounds(name), store.closers(name))
-        return json_response(risks(record.certificate), _OK)
+        return json_response(assess_risks(record.certificate), _OK)
 
     return router
 

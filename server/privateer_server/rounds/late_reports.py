@@ -88,7 +88,7 @@ class EarlierPolicies:
         """
         name, policy = closed.round.experiment, closed.step.policy
         window = closed.spec.experiment.conversion_window_seconds
-        if not window or policy.cohort or not policy.mixes or policy.draw is not None:
+        if not window or policy.cohort or not policy.is_mixture or policy.draw is not None:
             return ()
         starts: dict[int, float] = {}
         for row in self._store.rounds(name):

@@ -158,7 +158,7 @@ class BanditPolicy(ArmsPolicy):
     def fresh_coins(self) -> bool:
         return self.choice is not None
 
-    mixes = fresh_coins
+    is_mixture = fresh_coins
 
     @cached_property
     def active_shares(self) -> Array:

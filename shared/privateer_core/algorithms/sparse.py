@@ -224,7 +224,7 @@ class SparsePolicy(ArmsPolicy):
     seed: int  # the seed of the choices' coins
     terms: Terms
 
-    mixes = True
+    is_mixture = True
 
     @property
     def mechanism(self) -> ScreenedMoments | VectorMechanism:

@@ -14,7 +14,7 @@ from privateer_core.arrays import Coins, Ints, Records
 from privateer_core.errors import SpecError
 from privateer_core.mechanisms.local_symbol import BLOCK, LocalSymbol, with_coins
 from privateer_core.primitives.contributions import CellHits, KeyedValues, Total, ValueParts
-from privateer_core.primitives.public_coins import SlotLayout, sign
+from privateer_core.primitives.public_coins import SlotLayout, hash_to_sign
 from privateer_core.primitives.questions import KeyedHits
 from privateer_core.sampling.entropy import NoiseSource
 from privateer_core.sampling.response import SYMBOLS_MAX, RandomizedResponse, round_stochastically
@@ -158,12 +158,12 @@ class NamedSymbol(LocalSymbol, frozen=True, tag="named-symbol", omit_defaults=Tr
         keys = np.arange(self.layout.keys)
         hashes = self.layout.hashes(coins[:, None], keys[None, :])
         if self.buckets == 1:
-            return np.zeros(hashes.shape, np.int64), sign(hashes)
+            return np.zeros(hashes.shape, np.int64), hash_to_sign(hashes)
         # Bits that neither sign nor group uses determine the order in which keys are dealt.
         order = np.argsort((hashes >> np.uint64(24)) & np.uint64(0xFFFFFFFF), axis=1, kind="stable")
         buckets = np.empty(hashes.shape, np.int64)
         np.put_along_axis(buckets, order, np.broadcast_to(keys % self.buckets, hashes.shape), axis=1)
-        return buckets, sign(hashes)
+        return buckets, hash_to_sign(hashes)
 
     @property
     def collision_probability(self) -> float:

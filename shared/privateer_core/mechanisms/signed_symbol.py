@@ -12,7 +12,7 @@ from privateer_core.arrays import Ints, Records
 from privateer_core.mechanisms.local_symbol import BLOCK, LocalSymbol, with_coins
 from privateer_core.mechanisms.mechanism import KeyedTotal
 from privateer_core.primitives.contributions import KeyedSums, KeyedValues
-from privateer_core.primitives.public_coins import Layout, bucket, sign
+from privateer_core.primitives.public_coins import Layout, hash_to_bucket, hash_to_sign
 from privateer_core.primitives.questions import KeyedMeans
 from privateer_core.sampling.entropy import NoiseSource
 from privateer_core.sampling.response import RandomizedResponse, draw_signs
@@ -114,7 +114,7 @@ class SignedSymbol(LocalSymbol, frozen=True, tag="signed-symbol"):
         symbols = np.full(len(bits), 2 * self.buckets if self.elsewhere else -1, dtype=np.int64)
         has_key = np.flatnonzero(contributions.keys >= 0)
         hashes = self.layout.hashes(contributions.coins[has_key], contributions.keys[has_key])
-        symbols[has_key] = 2 * bucket(hashes, self.buckets) + (bits[has_key] * sign(hashes) > 0)
+        symbols[has_key] = 2 * hash_to_bucket(hashes, self.buckets) + (bits[has_key] * hash_to_sign(hashes) > 0)
         return symbols
 
     @override
@@ -134,8 +134,8 @@ class SignedSymbol(LocalSymbol, frozen=True, tag="signed-symbol"):
         keys = np.arange(self.layout.keys)
         hashes = self.layout.hashes(reports["slot"][:, None], keys[None, :])
         symbols = reports["symbol"].astype(np.int64)[:, None]
-        is_hit = bucket(hashes, self.buckets) == symbols >> 1
-        scores = np.where(is_hit, sign(hashes) * (2 * (symbols & 1) - 1), 0)
+        is_hit = hash_to_bucket(hashes, self.buckets) == symbols >> 1
+        scores = np.where(is_hit, hash_to_sign(hashes) * (2 * (symbols & 1) - 1), 0)
         groups = self.layout.group(hashes, keys[None, :])
         shape = (self.layout.keys, self.layout.groups)
         cells = (groups + keys * self.layout.groups).ravel()

@@ -55,10 +55,10 @@ class Policy(ABC):
         @property
         def fresh_coins(self) -> bool: ...  # noqa: D102
         @property
-        def mixes(self) -> bool: ...  # noqa: D102
+        def is_mixture(self) -> bool: ...  # noqa: D102
 
     else:  # where a property stood no field could have its name
-        fresh_coins, mixes = True, False
+        fresh_coins, is_mixture = True, False
 
     cohort: str = ""
     draw: Draw | None = None
@@ -114,7 +114,7 @@ class Policy(ABC):
         decided
             Policies, with the share of the round's reports on decisions of each.
         """
-        if not self.mixes or all(policy.version == self.version for policy, _ in decided):
+        if not self.is_mixture or all(policy.version == self.version for policy, _ in decided):
             return self
         followed, total = replace(cast(Any, self)), sum(share for _, share in decided)
         object.__setattr__(followed, "deciders", tuple((policy, share / total) for policy, share in decided))

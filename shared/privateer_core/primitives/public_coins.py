@@ -33,7 +33,7 @@ _PARTICIPANT_BLOCK: Final = 1 << 20
 """Number of participants whose hashes are compared at a time."""
 
 
-def mix(words: Words) -> Words:
+def mix_words(words: Words) -> Words:
     """Apply SplitMix64's finalizer (Steele, Lea and Flood 2014), a bijection of 64-bit words that spreads every bit."""
     words = (words ^ (words >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     words = (words ^ (words >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
@@ -49,7 +49,7 @@ def words_to_normals(words: Words) -> Array:
 
 def coin_classes(coins: Coins, seed: int, classes: int) -> Ints:
     """Return the public class, 0..classes-1 and uniform, of each coins (n,) in a round with this seed."""
-    words = mix(mix(coins.astype(np.uint64) + np.uint64(seed)) ^ _CLASS_WORD)
+    words = mix_words(mix_words(coins.astype(np.uint64) + np.uint64(seed)) ^ _CLASS_WORD)
     return np.asarray(((words >> np.uint64(32)) * np.uint64(classes)) >> np.uint64(32), dtype=np.int64)
 
 
@@ -97,12 +97,12 @@ class Layout:
 
     def hashes(self, coins: Coins, keys: NDArray[np.integer]) -> Words:
         """Return 64 public bits for each (coins, key). The arguments broadcast."""
-        coin_words = mix((coins.astype(np.uint64) + np.uint64(self.seed)) * _GOLDEN_RATIO_WORD)
-        return mix(coin_words ^ self._key_words[keys])
+        coin_words = mix_words((coins.astype(np.uint64) + np.uint64(self.seed)) * _GOLDEN_RATIO_WORD)
+        return mix_words(coin_words ^ self._key_words[keys])
 
     @cached_property
     def _key_words(self) -> Words:
-        return mix(np.arange(1, self.keys + 1, dtype=np.uint64) * _GOLDEN_RATIO_WORD)
+        return mix_words(np.arange(1, self.keys + 1, dtype=np.uint64) * _GOLDEN_RATIO_WORD)
 
     def count(self, coins: Coins) -> Ints:
         """Count the coins that fall into each group of each key, shape (keys, groups)."""
@@ -156,16 +156,16 @@ class SlotLayout(Layout):
 
     def hashes(self, coins: Coins, keys: NDArray[np.integer]) -> Words:
         """Return 64 public bits for each (coins, key): the lowest choose the group, and depend on the coins alone."""
-        coin_hashes = mix((coins.astype(np.uint64) + np.uint64(self.seed)) * _GOLDEN_RATIO_WORD)
+        coin_hashes = mix_words((coins.astype(np.uint64) + np.uint64(self.seed)) * _GOLDEN_RATIO_WORD)
         return np.asarray((super().hashes(coins, keys) & ~_GROUP_BITS) | (coin_hashes & _GROUP_BITS))
 
 
-def sign(hashes: Words) -> Ints:
+def hash_to_sign(hashes: Words) -> Ints:
     """Return the public random sign, 1 or -1, of each hash."""
     return 1 - 2 * (hashes >> np.uint64(63)).astype(np.int64)
 
 
-def bucket(hashes: Words, buckets: int) -> Ints:
+def hash_to_bucket(hashes: Words, buckets: int) -> Ints:
     """Return the public random bucket, 0..buckets-1, of each hash, from bits that sign and group do not use."""
     bits = (hashes >> np.uint64(24)) & np.uint64(0xFFFFFFFF)
     return ((bits * np.uint64(buckets)) >> np.uint64(32)).astype(np.int64)
@@ -212,4 +212,4 @@ def _shuffle_participants(seed: int, population_size: int) -> Ints:
 
 def _hash_numbers(seed: int, first: int, end: int) -> Words:
     """Hash the numbers from ``first`` to ``end`` - 1. SplitMix64 is a bijection, so no two hashes are equal."""
-    return mix(np.arange(first, end, dtype=np.uint64) ^ mix(np.full(1, seed, np.uint64)))
+    return mix_words(np.arange(first, end, dtype=np.uint64) ^ mix_words(np.full(1, seed, np.uint64)))

@@ -20,7 +20,7 @@ class KeyedMeans:
     # expected mean value, in [0, 1]; None: unknown. If values above 0 are rare, a report may contain an event or none,
     # and no other value.
     rate: float | None = None
-    counted: bool = False  # whether the number of participants with each key is a result, too
+    has_counts: bool = False  # whether the number of participants with each key is a result, too
     # whether an adversary may see the group that coins choose for a participant. There is one key then.
     has_visible_groups: bool = False
 
@@ -41,7 +41,7 @@ class VectorSum:
     # number of public classes of participants, from the coins of a report (`public_coins.coin_classes`): the sum of
     # each class is a result, if reports carry coins
     classes: int = 1
-    normal: bool = False  # whether devices must add normal noise, as in a reference paper
+    needs_normal_noise: bool = False  # whether devices must add normal noise, as in a reference paper
     steps: int = 0  # number of rounds over which a curator releases running sums; 0: each round has its own sum
 
 

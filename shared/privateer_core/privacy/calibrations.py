@@ -49,7 +49,7 @@ class Guarantee(Protocol):
     def local_epsilon_max(self) -> float: ...  # noqa: D102
 
 
-def symbol(privacy: Guarantee, honest: int, question: KeyedMeans, share: Allotment | None) -> AnyMechanism:
+def choose_symbol(privacy: Guarantee, honest: int, question: KeyedMeans, share: Allotment | None) -> AnyMechanism:
     """Choose the symbol of the smallest variance: an event symbol, if events should be rare, or a signed symbol."""
     promise = (privacy.bound, privacy.delta, honest, privacy.local_epsilon_max, share)
     signed = SignedSymbol.calibrated(question, *promise)
@@ -61,7 +61,7 @@ def symbol(privacy: Guarantee, honest: int, question: KeyedMeans, share: Allotme
 
 def local_vectors(privacy: Guarantee, _honest: int, question: VectorSum, _share: Allotment | None) -> AnyMechanism:
     """Choose the mechanism of the smallest error: directions unless delta is large (docs/privacy/vectors.md)."""
-    if question.normal:
+    if question.needs_normal_noise:
         return GaussianVectors.calibrated(question.ball, privacy.bound, privacy.delta)
     symbol = VectorSymbol.calibrated(question.ball, privacy.bound, question.seed, question.classes)
     if privacy.delta == 0:
@@ -70,7 +70,7 @@ def local_vectors(privacy: Guarantee, _honest: int, question: VectorSum, _share:
     return symbol if symbol.error < gaussian.error else gaussian
 
 
-def symbol_of_hits(privacy: Guarantee, honest: int, question: KeyedHits, _share: Allotment | None) -> AnyMechanism:
+def choose_hit_symbol(privacy: Guarantee, honest: int, question: KeyedHits, _share: Allotment | None) -> AnyMechanism:
     """Return the symbol that names keys, or without a batch a few buckets of keys."""
     if not honest:
         return NamedSymbol.calibrated(question, privacy.bound)
@@ -113,7 +113,7 @@ def shuffled_means(privacy: Guarantee, honest: int, question: KeyedMeans, share:
     """Return bits with the largest local epsilon of each group, if groups may be seen; else the best symbol."""
     if question.has_visible_groups:
         return GroupedBit.amplified(question, privacy.bound, privacy.delta, honest, privacy.local_epsilon_max)
-    return symbol(privacy, honest, question, share)
+    return choose_symbol(privacy, honest, question, share)
 
 
 def shuffled_names(privacy: Guarantee, honest: int, question: KeyedMeans, share: Allotment | None) -> AnyMechanism:
@@ -122,7 +122,7 @@ def shuffled_names(privacy: Guarantee, honest: int, question: KeyedMeans, share:
     if question.has_visible_groups:
         return shuffled_means(privacy, honest, question, share)
     if keys.groups > 1 or not NamedSymbol.can_name_keys(keys.keys, limit):
-        return symbol(privacy, honest, question, share)
+        return choose_symbol(privacy, honest, question, share)
     return NamedSymbol.amplified(_name_keys(keys), privacy.bound, privacy.delta, honest, limit)
 
 
@@ -148,7 +148,7 @@ def central_means(privacy: Guarantee, _honest: int, question: KeyedMeans, share:
     the same allotment.
     """
     keys, pure = question.layout, share.pure if share else privacy.bound
-    if question.counted and keys.groups == 1 and pure:
+    if question.has_counts and keys.groups == 1 and pure:
         return CellPairs.calibrated(_name_keys(keys), pure)
     return CentralSums.calibrated(question, privacy.bound, privacy.delta, share)
 

@@ -11,7 +11,7 @@ from privateer_core.arrays import Array
 from privateer_core.mechanisms.feature_sums import FeatureSums
 from privateer_core.mechanisms.named_symbol import NamedSymbol
 from privateer_core.primitives.questions import FeatureMeans, KeyedMeans, SmallDomainMeans
-from privateer_core.privacy.information import AskedCell, information
+from privateer_core.privacy.information import AskedCell, measure_information
 from privateer_core.privacy.terms import Terms, calibrate
 from privateer_core.spec.arms import ArmsSpec
 from privateer_core.spec.spec import Spec
@@ -84,7 +84,9 @@ class CellReports:
         is_joint = isinstance(mechanism, FeatureSums)
         n_reports: Any = np.maximum(1.0, batch * asked_shares) if self.by_feature and not is_joint else batch
         cell_shares: Any = {"key": keys, "arm": np.maximum(arms, _SHARE_MIN)}
-        report_information = information(mechanism, AskedCell(question, n_reports, **cell_shares, in_turns=in_turns))
+        report_information = measure_information(
+            mechanism, AskedCell(question, n_reports, **cell_shares, in_turns=in_turns)
+        )
         # Questions about features are for residuals, at most max(mean, 1 - mean); questions about keys are for bits.
         unit = max(self.mean, 1 - self.mean) ** 2 if self.by_feature else 1 / 4
         if isinstance(mechanism, NamedSymbol) and mechanism.is_named and self.by_feature:

@@ -62,13 +62,13 @@ class AskedCell:
 
 
 @singledispatch
-def information(mechanism: Mechanism, cell: AskedCell) -> float:
+def measure_information(mechanism: Mechanism, cell: AskedCell) -> float:
     """Return a participant's information on a cell, or a coordinate; infinite for vectors without noise."""
     kinds = f"{type(mechanism).__name__}, asked {type(cell.question).__name__}"
     raise TypeError(f"nobody has said how much is told by a {kinds}")
 
 
-@information.register
+@measure_information.register
 def _(mechanism: SignedSymbol, cell: AskedCell) -> float:
     """Return the information of a report's score; of a declared rate, by the mechanism's variance."""
     if isinstance(cell.question, KeyedMeans) and cell.question.rate is not None:
@@ -78,7 +78,7 @@ def _(mechanism: SignedSymbol, cell: AskedCell) -> float:
     return _score_information(cell, mechanism.response.gain, own_hit, other_hit)
 
 
-@information.register(EventSymbol)
+@measure_information.register(EventSymbol)
 def _rate_information(mechanism: SignedSymbol | EventSymbol, cell: AskedCell) -> float:
     """Return the information of a report on a rare rate, whose estimate has a variance of its own."""
     assert isinstance(cell.question, KeyedMeans)
@@ -86,13 +86,13 @@ def _rate_information(mechanism: SignedSymbol | EventSymbol, cell: AskedCell) ->
     return cell.report_share * cell.cell_share**2 / (4 * mechanism.variance(question))
 
 
-@information.register
+@measure_information.register
 def _(mechanism: GroupedBit, cell: AskedCell) -> float:
     # The arm of the cell is the first group.
     return cell.arm * float(mechanism.gains[0]) ** 2
 
 
-@information.register
+@measure_information.register
 def _(mechanism: NamedSymbol, cell: AskedCell) -> float:
     """Return the information of a report's score at a key that it names, or whose bucket it names."""
     response, levels = mechanism.response, mechanism.levels
@@ -111,12 +111,12 @@ def _score_information(cell: AskedCell, gain: float, own_hit: float, other_hit: 
     return cell.report_share * (gain * share) ** 2 / (share * own_hit + (1 - share) * other_hit)
 
 
-@information.register
+@measure_information.register
 def _(mechanism: CentralSums, cell: AskedCell) -> float:
     return _curated_information(cell, mechanism.standard_deviation**2 + 2 * mechanism.scale**2)
 
 
-@information.register
+@measure_information.register
 def _(mechanism: CellPairs, cell: AskedCell) -> float:
     # A score is the difference of the first and the last sum.
     return _curated_information(cell, 2 * mechanism.noise)
@@ -134,35 +134,35 @@ def _curated_information(cell: AskedCell, noise_variance: float) -> float:
     return report_share * share**2 / (share * own_hit + noise_variance / cell.people)
 
 
-@information.register
+@measure_information.register
 def _(mechanism: VectorSymbol | GaussianVectors, cell: AskedCell) -> float:
     return _vector_information(cell, mechanism.error / mechanism.ball.coordinates)
 
 
-@information.register
+@measure_information.register
 def _(mechanism: BitVectors, cell: AskedCell) -> float:
     variance = mechanism.bits * mechanism.probability * (1 - mechanism.probability) * mechanism.unit**2
     return _vector_information(cell, variance)
 
 
-@information.register
+@measure_information.register
 def _(mechanism: CentralVectors, cell: AskedCell) -> float:
     return _vector_information(cell, (mechanism.standard_deviation * mechanism.ball.step) ** 2 / cell.people)
 
 
-@information.register
+@measure_information.register
 def _(mechanism: FeatureSums, cell: AskedCell) -> float:
     return _vector_information(cell, mechanism.value_noise / cell.people)
 
 
-@information.register
+@measure_information.register
 def _(mechanism: RunningVectors, cell: AskedCell) -> float:
     # Noise of the sum of all rounds, each with the same number of participants.
     total_variance = mechanism.standard_deviation**2 * mechanism.factorization.variance(mechanism.steps)
     return _vector_information(cell, total_variance * mechanism.ball.step**2 / (mechanism.steps * cell.people))
 
 
-@information.register
+@measure_information.register
 def _(mechanism: ScreenedMoments, cell: AskedCell) -> float:
     # The products of a feature with the value have the noise of the last column.
     return _vector_information(cell, float(mechanism.variances[0, -1]) / cell.people)

@@ -10,7 +10,7 @@ import numpy as np
 from privateer_core.accounting.accountant import account
 from privateer_core.primitives.public_coins import UNIT, Layout
 from privateer_core.privacy.cell_reports import describe_horizon_concerns
-from privateer_core.privacy.information import AskedCell, information
+from privateer_core.privacy.information import AskedCell, measure_information
 from privateer_core.privacy.terms import Terms, calibrate
 from privateer_core.privacy.trust import LOCAL_EPSILON_MAX, TIGHT, has_batch_noise, local_trust
 from privateer_core.spec.privacy import Privacy
@@ -54,7 +54,7 @@ def _terms_information(spec: Spec, terms: Terms, batch: int, arm: float | None =
     uniform_share = 1 / (len(spec.options) - len(spec.retired)) if spec.capabilities.reports_one_option else 1.0
     arm_share = uniform_share if arm is None or not spec.capabilities.reports_one_option else arm
     cell = AskedCell(spec.typical_question(), batch, arm=arm_share, in_turns=spec.has_single_arm_rounds)
-    return spec.informative_share * information(terms.mechanism, cell)
+    return spec.informative_share * measure_information(terms.mechanism, cell)
 
 
 def local_promise(privacy: Privacy) -> Privacy:

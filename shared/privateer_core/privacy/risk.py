@@ -33,17 +33,17 @@ class Risks(msgspec.Struct, frozen=True):
     risks: tuple[Risk, ...]
 
 
-def risks(certificate: Certificate) -> Risks:
+def assess_risks(certificate: Certificate) -> Risks:
     """Return the risks that a certificate leaves."""
     return Risks(certificate.experiment, tuple(map(_claim_risk, certificate.claims)))
 
 
 def _claim_risk(claim: Claim) -> Risk:
-    advantage = _advantage(claim)
+    advantage = _bound_advantage(claim)
     return Risk(claim.adversary, claim.protects, advantage, (1 + advantage) / 2, claim.epsilon is not None)
 
 
-def _advantage(claim: Claim) -> float:
+def _bound_advantage(claim: Claim) -> float:
     """Return an upper bound of the total variation between the adversary's views of any two records.
 
     It is delta at epsilon 0 of the event's curve, or (e^epsilon - 1 + 2 delta) / (e^epsilon + 1) if that is smaller,

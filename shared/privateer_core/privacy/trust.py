@@ -134,9 +134,9 @@ TRUST: Final[dict[str, Trust]] = {
             assumes=(_HONEST_CLIENTS_ASSUMPTION,),
             event=lambda mechanism, _: mechanism.report_event,
             serves={
-                KeyedMeans: Serving((SignedSymbol, EventSymbol), calibrations.symbol),
-                SmallDomainMeans: Serving((SignedSymbol, EventSymbol), calibrations.symbol),
-                KeyedHits: Serving((NamedSymbol,), calibrations.symbol_of_hits),
+                KeyedMeans: Serving((SignedSymbol, EventSymbol), calibrations.choose_symbol),
+                SmallDomainMeans: Serving((SignedSymbol, EventSymbol), calibrations.choose_symbol),
+                KeyedHits: Serving((NamedSymbol,), calibrations.choose_hit_symbol),
                 VectorSum: Serving((VectorSymbol, GaussianVectors), calibrations.local_vectors),
                 L2VectorSum: Serving((VectorSymbol, GaussianVectors), calibrations.local_vectors),
                 SecondMoments: Serving((VectorSymbol,), calibrations.local_vectors),
@@ -166,7 +166,7 @@ TRUST: Final[dict[str, Trust]] = {
                 SmallDomainMeans: Serving(
                     (SignedSymbol, EventSymbol, NamedSymbol, GroupedBit), calibrations.shuffled_names
                 ),
-                KeyedHits: Serving((NamedSymbol,), calibrations.symbol_of_hits),
+                KeyedHits: Serving((NamedSymbol,), calibrations.choose_hit_symbol),
                 VectorSum: Serving((BitVectors,), calibrations.shuffled_vectors),
                 L2VectorSum: Serving((VectorSymbol,), calibrations.shuffled_symbols, can_share=True),
                 SecondMoments: Serving((BitVectors,), calibrations.shuffled_vectors),

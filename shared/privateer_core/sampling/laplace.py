@@ -48,10 +48,10 @@ class DiscreteLaplace(msgspec.Struct, frozen=True):
 
     def _propose_candidates(self, count: int, noise: NoiseSource) -> tuple[Ints, Bools]:
         """Return ``count`` candidates, and a mask of the accepted ones."""
-        remainders = uniform_integers(count, self.scale, noise)
+        remainders = draw_uniform_integers(count, self.scale, noise)
         is_accepted = draw_bernoulli_exp(remainders, self.scale, noise)
         magnitudes = remainders + self.scale * _draw_geometric(count, noise)
-        is_negative = uniform_integers(count, 2, noise) == 1
+        is_negative = draw_uniform_integers(count, 2, noise) == 1
         is_accepted &= ~(is_negative & (magnitudes == 0))  # zero has one sign only
         return np.where(is_negative, -magnitudes, magnitudes), is_accepted
 
@@ -61,7 +61,7 @@ class DiscreteLaplace(msgspec.Struct, frozen=True):
         return np.asarray(rng.geometric(stop_probability, count) - rng.geometric(stop_probability, count))
 
 
-def uniform_integers(count: int, below: int, noise: NoiseSource) -> Ints:
+def draw_uniform_integers(count: int, below: int, noise: NoiseSource) -> Ints:
     """Draw ``count`` exactly uniform integers from 0 to ``below`` - 1, shape (count,)."""
     return sample_by_rejection(count, lambda missing: _reduce_words(below, noise.words(missing)))
 
@@ -77,7 +77,7 @@ def draw_bernoulli_exp(numerators: Ints, denominator: int, noise: NoiseSource) -
     is_odd = np.ones(len(numerators), bool)
     active, factor = np.arange(len(numerators)), 1
     while len(active):
-        has_next = uniform_integers(len(active), denominator * factor, noise) < numerators[active]
+        has_next = draw_uniform_integers(len(active), denominator * factor, noise) < numerators[active]
         active = active[has_next]
         is_odd[active] = ~is_odd[active]
         factor += 1
@@ -103,7 +103,7 @@ def draw_choice(scores: Ints, scale: int, noise: NoiseSource) -> int:
     quotients, remainders = np.divmod(int(scores.max()) - scores, scale)
     count = min(_PROPOSALS_MAX, 4 * len(scores))
     while True:
-        proposals = uniform_integers(count, len(scores), noise)
+        proposals = draw_uniform_integers(count, len(scores), noise)
         accepted = np.flatnonzero(_accept_proposals(quotients[proposals], remainders[proposals], scale, noise))
         if len(accepted):
             return int(proposals[accepted[0]])

@@ -67,7 +67,7 @@ class RandomizedResponse(_Response, frozen=True):
         """Randomize the true symbols ``truth`` (n,). For -1, no true symbol, the sent symbol is uniform."""
         words = noise.words(2 * len(truth))
         is_kept = (words[: len(truth)] < np.uint64(self.threshold)) & (truth >= 0)
-        return np.where(is_kept, truth, uniform_below(self.symbols, words[len(truth) :])).astype(np.uint16)
+        return np.where(is_kept, truth, scale_words_below(self.symbols, words[len(truth) :])).astype(np.uint16)
 
 
 class SubsetResponse(_Response, frozen=True):
@@ -98,12 +98,12 @@ class SubsetResponse(_Response, frozen=True):
     def randomize(self, own_sets: NDArray[np.integer], noise: NoiseSource) -> NDArray[np.uint16]:
         """Randomize the own symbols of participants, the rows of ``own_sets`` (n, n_own)."""
         words = noise.words(3 * len(own_sets)).reshape(3, len(own_sets))
-        own_symbols = np.take_along_axis(own_sets, uniform_below(self.n_own, words[1])[:, None], axis=1)[:, 0]
+        own_symbols = np.take_along_axis(own_sets, scale_words_below(self.n_own, words[1])[:, None], axis=1)[:, 0]
         is_own = words[0] < np.uint64(self.threshold)
-        return np.where(is_own, own_symbols, uniform_below(self.symbols, words[2])).astype(np.uint16)
+        return np.where(is_own, own_symbols, scale_words_below(self.symbols, words[2])).astype(np.uint16)
 
 
-def uniform_below(limit: int, words: Words) -> Ints:
+def scale_words_below(limit: int, words: Words) -> Ints:
     """Map words to 0..limit-1 by multiplication, each value within one part in 2^64 of 1/limit."""
     high, low = words >> np.uint64(32), words & np.uint64(0xFFFFFFFF)
     carry = (low * np.uint64(limit)) >> np.uint64(32)

@@ -7,7 +7,7 @@ from pydantic import Field, model_validator
 
 from privateer_core.arrays import Array
 from privateer_core.errors import SpecError
-from privateer_core.primitives.public_coins import mix, words_to_normals
+from privateer_core.primitives.public_coins import mix_words, words_to_normals
 from privateer_core.spec.sections import Finite, Section
 
 COUNT_MAX: Final = 20_000
@@ -73,7 +73,7 @@ class Actions(Section):
 def draw_sphere_points(n_points: int, dimension: int, seed: int) -> Array:
     """Draw uniform independent points of the unit sphere by a seed; shape (n_points, dimension)."""
     indices = np.arange(n_points * dimension, dtype=np.uint64).reshape(n_points, dimension)
-    normal = words_to_normals(mix(mix(np.full(1, seed, np.uint64)) ^ mix(indices + np.uint64(1))))
+    normal = words_to_normals(mix_words(mix_words(np.full(1, seed, np.uint64)) ^ mix_words(indices + np.uint64(1))))
     return np.asarray(normal / np.linalg.norm(normal, axis=1, keepdims=True))
 
 

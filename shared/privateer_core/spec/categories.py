@@ -9,7 +9,7 @@ from pydantic import BeforeValidator, Field, model_validator
 
 from privateer_core.arrays import Array, Bools
 from privateer_core.errors import InputError
-from privateer_core.primitives.public_coins import mix
+from privateer_core.primitives.public_coins import mix_words
 from privateer_core.spec.columns import Block, code_block, count_bits, encode_bits, find_levels_in_boxes, is_number
 from privateer_core.spec.features import Feature, Scaled
 
@@ -166,7 +166,7 @@ def hash_bucket(text: str, n_buckets: int) -> int:
     word = 0xCBF29CE484222325
     for byte in text.encode("utf-16", "surrogatepass").decode("utf-16", "replace").encode():
         word = ((word ^ byte) * 0x100000001B3) & _WORD_MASK
-    mixed = int(mix(np.array([word], np.uint64))[0])
+    mixed = int(mix_words(np.array([word], np.uint64))[0])
     return ((mixed >> 32) * n_buckets) >> 32
 
 

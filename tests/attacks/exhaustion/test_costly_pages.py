@@ -11,7 +11,7 @@ from privateer_core.accounting import amplification
 from privateer_core.algorithms import parse_spec
 from privateer_core.policies.expected_rewards import ExpectedRewards
 from privateer_core.privacy.certificate import certify
-from privateer_core.privacy.risk import risks
+from privateer_core.privacy.risk import assess_risks
 from privateer_core.privacy.terms import Terms, calibrate
 from privateer_core.spec.categories import Categorical
 from privateer_core.spec.features import Feature
@@ -99,10 +99,10 @@ def summed_batches(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 def test_a_record_that_is_asked_for_again_costs_nothing(summed_batches: list[int], terms: list[Terms]) -> None:
     first = certify("test", SPEC.privacy, terms)
     assert len(summed_batches) > FEW, "planted: the first who asks has the server reckon"
-    risks(first)
+    assess_risks(first)
     summed_batches.clear()
     certificate = certify("test", SPEC.privacy, list(terms))
-    assert (certificate, risks(certificate)) == (first, risks(first))
+    assert (certificate, assess_risks(certificate)) == (first, assess_risks(first))
     assert not summed_batches
 
 

@@ -19,7 +19,7 @@ from privateer_core.errors import Malformed, SpecError, TermsRefused
 from privateer_core.mechanisms.local_symbol import REPORT
 from privateer_core.mechanisms.vectors.vector_symbol import VectorSymbol
 from privateer_core.primitives.clipping import Ball
-from privateer_core.primitives.public_coins import mix, words_to_normals
+from privateer_core.primitives.public_coins import mix_words, words_to_normals
 from privateer_core.privacy.record_verification import read_certificates
 from privateer_core.privacy.terms_verification import Limits
 from privateer_server.rounds.loop import Schedule
@@ -221,8 +221,10 @@ SEED, COINS_OF_DIRECTIONS, INDEX = 15316763083964532669, 521360233, 116
 
 def test_coins_with_an_extreme_direction_move_no_sum_by_more_than_a_share() -> None:
     mechanism = VectorSymbol.calibrated(Ball("l2", 1.0, 300), 8.0, SEED)
-    word = mix(mix(np.array([COINS_OF_DIRECTIONS + SEED], np.uint64)) ^ mix(np.array([INDEX], np.uint64)))
-    words = mix(word + np.arange(301, dtype=np.uint64) * np.uint64(0xD1342543DE82EF95))
+    word = mix_words(
+        mix_words(np.array([COINS_OF_DIRECTIONS + SEED], np.uint64)) ^ mix_words(np.array([INDEX], np.uint64))
+    )
+    words = mix_words(word + np.arange(301, dtype=np.uint64) * np.uint64(0xD1342543DE82EF95))
     assert words.max() >> np.uint64(11) == (1 << 53) - 1
     report = np.array([(COINS_OF_DIRECTIONS, 2 * INDEX + 1)], REPORT)
     total = mechanism.add(mechanism.empty(), mechanism.parse(report.tobytes()))

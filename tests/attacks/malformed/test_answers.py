@@ -232,7 +232,7 @@ def test_an_answer_that_drips_comes_to_an_end(monkeypatch: pytest.MonkeyPatch) -
 def test_the_doctor_reads_no_answer_beyond_its_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rest.bounded_request, "__kwdefaults__", {"bytes_max": MIB, "seconds": 30.0})
     with hostile_of_command_line(bytes(MIB), times=200) as (url, n_bytes_written):
-        assert answers.fetch(url) is None
+        assert answers.fetch_or_none(url) is None
     assert n_bytes_written[0] < 50 * MIB
 
 

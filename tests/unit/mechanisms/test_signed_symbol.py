@@ -7,7 +7,7 @@ from privateer_core.errors import OutOfRange
 from privateer_core.mechanisms.local_symbol import REPORT
 from privateer_core.mechanisms.signed_symbol import SignedSymbol
 from privateer_core.primitives.contributions import KeyedValues
-from privateer_core.primitives.public_coins import Layout, bucket, sign
+from privateer_core.primitives.public_coins import Layout, hash_to_bucket, hash_to_sign
 from privateer_core.sampling.response import draw_signs
 from privateer_lab.simulation.scores import SeededNoise
 from tests.support.statistics import is_compatible
@@ -43,7 +43,7 @@ def test_symbols_are_randomized_response_around_the_truth(buckets, elsewhere, ke
     contributions = people(n, key, 1.0)
     reports = symbol.randomize(contributions, SeededNoise(3))
     hashes = symbol.layout.hashes(contributions.coins, np.zeros(n, np.int64))
-    truth = 2 * bucket(hashes, buckets) + (sign(hashes) > 0)
+    truth = 2 * hash_to_bucket(hashes, buckets) + (hash_to_sign(hashes) > 0)
     if key < 0:
         truth = np.full(n, 2 * buckets)
     right = int((reports["symbol"] == truth).sum())
@@ -67,9 +67,9 @@ def test_sums_are_counted_report_by_report():
             word = symbol.layout.hashes(np.array([report["slot"]]), np.array([key]))
             group = int(symbol.layout.group(word, np.array([key]))[0])
             counts[key, group] += 1
-            if int(report["symbol"]) // 2 == bucket(word, 3)[0]:
+            if int(report["symbol"]) // 2 == hash_to_bucket(word, 3)[0]:
                 hits[key] += 1
-                sums[key, group] += sign(word)[0] * (1 if report["symbol"] % 2 else -1)
+                sums[key, group] += hash_to_sign(word)[0] * (1 if report["symbol"] % 2 else -1)
     total = symbol.add(symbol.empty(), reports)
     assert (total.sums == sums).all()
     assert (total.counts == counts).all()

@@ -6,7 +6,7 @@ import pytest
 from privateer_core.mechanisms.signed_symbol import SignedSymbol
 from privateer_core.primitives import public_coins
 from privateer_core.primitives.contributions import KeyedValues
-from privateer_core.primitives.public_coins import UNIT, Layout, bucket, sign
+from privateer_core.primitives.public_coins import UNIT, Layout, hash_to_bucket, hash_to_sign
 from privateer_lab.simulation.scores import SeededNoise
 from tests.support.statistics import independent, is_compatible
 
@@ -40,27 +40,27 @@ def unmix(word: int) -> int:
 def test_mix_has_an_inverse():
     words = np.random.default_rng(0).integers(0, 2**64, 2000, dtype=np.uint64)
     words = np.concatenate([words, np.array([0, 1, MASK, 1 << 63, (1 << 63) - 1], np.uint64)])
-    mixed = public_coins.mix(words)
+    mixed = public_coins.mix_words(words)
     assert [unmix(int(word)) for word in mixed] == [int(word) for word in words]
 
 
 def test_mix_flips_half_of_the_bits():
     words = np.random.default_rng(2).integers(0, 2**64, 4000, dtype=np.uint64)
     for bit in range(64):
-        change = np.bitwise_count(public_coins.mix(words) ^ public_coins.mix(words ^ np.uint64(1 << bit)))
+        change = np.bitwise_count(public_coins.mix_words(words) ^ public_coins.mix_words(words ^ np.uint64(1 << bit)))
         assert abs(change.mean() - 32) < 5 * 4 / np.sqrt(4000)
 
 
 @pytest.mark.parametrize("buckets", [1, 2, 3, 8, 100, 1024])
 def test_buckets_are_uniform(buckets):
     layout = flat_layout(3, 2)
-    chosen = bucket(layout.hashes(draw_coins(), np.array([2])), buckets)
+    chosen = hash_to_bucket(layout.hashes(draw_coins(), np.array([2])), buckets)
     assert is_compatible(np.bincount(chosen, minlength=buckets), np.full(buckets, DRAWS / buckets))
 
 
 def test_signs_are_fair_at_every_key():
     layout = flat_layout(50, 2)
-    signs = sign(layout.hashes(draw_coins(20_000)[:, None], np.arange(50)[None, :]))
+    signs = hash_to_sign(layout.hashes(draw_coins(20_000)[:, None], np.arange(50)[None, :]))
     assert set(np.unique(signs)) == {-1, 1}
     for column in signs.T:
         assert is_compatible([(column > 0).sum(), (column < 0).sum()], [10_000, 10_000])
@@ -86,10 +86,10 @@ def test_group_counts_every_hash_value_exactly():
 
 def parts(hashes: np.ndarray, layout: Layout, key: int) -> dict[str, np.ndarray]:
     return {
-        "sign": (sign(hashes) + 1) // 2,
-        "bucket": bucket(hashes, 8),
+        "sign": (hash_to_sign(hashes) + 1) // 2,
+        "bucket": hash_to_bucket(hashes, 8),
         "group": layout.group(hashes, np.array([key])),
-        "bucket-sign": 2 * bucket(hashes, 8) + (sign(hashes) + 1) // 2,
+        "bucket-sign": 2 * hash_to_bucket(hashes, 8) + (hash_to_sign(hashes) + 1) // 2,
     }
 
 
@@ -114,7 +114,7 @@ def test_keys_are_independent(left, right):
 def test_products_of_signs_over_three_keys_are_fair():
     """Pairwise independence is not enough: the product of three keys' signs would show a linear mix."""
     layout = flat_layout(64, 2)
-    signs = sign(layout.hashes(draw_coins(50_000)[:, None], np.arange(64)[None, :]))
+    signs = hash_to_sign(layout.hashes(draw_coins(50_000)[:, None], np.arange(64)[None, :]))
     rng = np.random.default_rng(3)
     for _ in range(200):
         chosen = rng.choice(64, 3, replace=False)
@@ -146,7 +146,7 @@ def test_a_small_table_of_coins_is_caught():
     """Planted: 256 coins repeat their accidental correlations in every report."""
     layout = flat_layout(40, 2)
     repeated_coins = draw_coins() % np.uint32(256)
-    signs = (sign(layout.hashes(repeated_coins[:, None], np.arange(40)[None, :])) + 1) // 2
+    signs = (hash_to_sign(layout.hashes(repeated_coins[:, None], np.arange(40)[None, :])) + 1) // 2
     assert not all(independent(signs[:, 0], signs[:, key]) for key in range(1, 40))
 
 

@@ -9,12 +9,12 @@ from scipy.stats import norm
 from privateer_core.accounting.accountant import account
 from privateer_core.accounting.events import Event, Gaussian, Parallel, Pure, ShuffledResponse
 from privateer_core.privacy.certificate import FORMAT, RECORD, Certificate, Claim
-from privateer_core.privacy.risk import Risk, reconstruction_probability, risks
+from privateer_core.privacy.risk import Risk, assess_risks, reconstruction_probability
 
 
 def risk_of(epsilon: float | None, delta: float, event: Event | None, sampling: float = 0.0) -> Risk:
     claim = Claim("somebody", epsilon, delta, event, sampling, "a proof", exact=True, protects=RECORD)
-    return risks(Certificate(FORMAT, "test", (claim,), ())).risks[0]
+    return assess_risks(Certificate(FORMAT, "test", (claim,), ())).risks[0]
 
 
 @pytest.mark.parametrize("epsilon", [0.1, 1.0, 4.0, 16.0])

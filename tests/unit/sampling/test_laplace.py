@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from privateer_core.errors import SpecError
-from privateer_core.sampling.laplace import DiscreteLaplace, uniform_integers
+from privateer_core.sampling.laplace import DiscreteLaplace, draw_uniform_integers
 from privateer_lab.simulation.scores import SeededNoise
 from tests.support.statistics import centred, is_compatible, same_law
 
@@ -59,7 +59,7 @@ def test_the_simulation_has_the_same_distribution_and_the_stated_variance(scale)
 
 @pytest.mark.parametrize("below", [1, 2, 3, 10, (1 << 63) - 25])
 def test_integers_are_uniform(below):
-    integers = uniform_integers(60_000, below, SeededNoise(3))
+    integers = draw_uniform_integers(60_000, below, SeededNoise(3))
     assert integers.min() >= 0
     assert integers.max() < below
     cells = np.bincount((integers // max(1, below // 10)).clip(0, 9), minlength=10)[: min(below, 10)]
@@ -74,7 +74,7 @@ def test_words_that_would_bias_the_integers_are_drawn_again():
         def words(self, count):
             return np.array([next(self.remaining) for _ in range(count)], np.uint64)
 
-    assert uniform_integers(1, 3, Words()).tolist() == [2]
+    assert draw_uniform_integers(1, 3, Words()).tolist() == [2]
 
 
 @pytest.mark.parametrize("scale", [0, -1, 2**53])

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from privateer_core.errors import SpecError
-from privateer_core.sampling.response import RandomizedResponse, SubsetResponse, uniform_below
+from privateer_core.sampling.response import RandomizedResponse, SubsetResponse, scale_words_below
 from privateer_lab.simulation.scores import SeededNoise
 from tests.support.statistics import is_compatible
 
@@ -103,7 +103,7 @@ def test_uniform_below_is_exact_multiplication():
     words = [0, 1, WORD - 1, WORD // 2, WORD // 3, (1 << 32) - 1, 1 << 32]
     words += [int(w) for w in SeededNoise(5).words(500)]
     for limit in SYMBOLS:
-        numbers = uniform_below(limit, np.array(words, np.uint64))
+        numbers = scale_words_below(limit, np.array(words, np.uint64))
         assert numbers.tolist() == [word * limit >> 64 for word in words]
 
 

@@ -115,7 +115,7 @@ def _make_policy(privacy: Privacy, allocations: Scores) -> PartitionPolicy:
     bins, arms = allocations.shape
     choice = Layout(0x5EED, np.rint(np.cumsum(allocations, axis=1)[:, :-1] * UNIT).astype(np.uint32))
     in_key = Layout.ungrouped(bins * arms, 0x5EED)
-    question = KeyedMeans(in_key if privacy.arm_in_key else choice, 1.0, 1 / bins, counted=True)
+    question = KeyedMeans(in_key if privacy.arm_in_key else choice, 1.0, 1 / bins, has_counts=True)
     return PartitionPolicy(
         version=1,
         dimension=1,

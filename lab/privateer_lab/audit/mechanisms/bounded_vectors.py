@@ -58,10 +58,12 @@ def opposite_ends(mechanism: VectorMechanism) -> Target:
     """Build the target of two neighbours at opposite ends of a diagonal, with all others in the middle."""
     ball = mechanism.ball
     end = _LENGTH_FACTOR * ball.bound / (1.0 if ball.norm == "max" else math.sqrt(ball.coordinates))
-    return Target(mechanism, (_constant(ball, end), _constant(ball, -end)), _constant(ball, 0.0), N_PARTICIPANTS)
+    return Target(
+        mechanism, (_make_constant(ball, end), _make_constant(ball, -end)), _make_constant(ball, 0.0), N_PARTICIPANTS
+    )
 
 
-def _constant(ball: Ball, value: float | NDArray[np.float64]) -> Contributor:
+def _make_constant(ball: Ball, value: float | NDArray[np.float64]) -> Contributor:
     """Make contributors with the coordinates of a vector, or with the same value in all coordinates."""
 
     def make_contribution(coins: Coins) -> BoundedVectors:
@@ -98,7 +100,9 @@ def vector_parts() -> list[MechanismPart]:
     fair, unfair = BitVectors(_CUBE, 2, 64, 0.5, 1), BitVectors(_CUBE, 2, 80, 0.2, 1)
     single, several = VectorSymbol(_CUBE, 2.0, 8, 3, 11), VectorSymbol(_CUBE, 1.0, 4, 1, 11, repeats=2)
     return [
-        response_part("one of one's own symbols", single, single.response.symbols, partial(_corners, _CUBE), _SAMPLER),
+        response_part(
+            "one of one's own symbols", single, single.response.symbols, partial(_make_corners, _CUBE), _SAMPLER
+        ),
         *_message_parts(several),
         _coins_part(several),
         *_normal_parts(),
@@ -107,7 +111,7 @@ def vector_parts() -> list[MechanismPart]:
     ]
 
 
-def _corners(ball: Ball, neighbour: int, count: int) -> BoundedVectors:
+def _make_corners(ball: Ball, neighbour: int, count: int) -> BoundedVectors:
     """Return contributions beyond one corner of the box (neighbour 0), or beyond the opposite corner."""
     values = np.full((count, ball.coordinates), _LENGTH_FACTOR * (1 - 2 * neighbour))
     return BoundedVectors(np.full(count, PUBLIC_COIN, np.uint32), values)
@@ -121,9 +125,9 @@ def _message_parts(mechanism: VectorSymbol) -> list[MechanismPart]:
     probabilities = np.array([[p_own, p_other, 1 - p_own - p_other], [p_other, p_own, 1 - p_own - p_other]])
 
     def observe_messages(neighbour: int, count: int) -> Integers:
-        reports = mechanism.randomize(_corners(_CUBE, neighbour, count), SecureNoise())
+        reports = mechanism.randomize(_make_corners(_CUBE, neighbour, count), SecureNoise())
         rows = mechanism.parse(reports.tobytes())
-        neighbour_values = [_corners(_CUBE, end, len(rows)).values for end in (0, 1)]
+        neighbour_values = [_make_corners(_CUBE, end, len(rows)).values for end in (0, 1)]
         sets = [mechanism.own_symbols(BoundedVectors(rows["slot"], values)) for values in neighbour_values]
         named = [(symbols == rows["symbol"].astype(np.int64)[:, None]).any(axis=1) for symbols in sets]
         return np.where(named[0], 0, np.where(named[1], 1, 2)).reshape(count, 2)
@@ -149,7 +153,7 @@ def _coins_part(mechanism: VectorSymbol) -> MechanismPart:
     """Return the coins of the second message as a part: they must be independent of the first message's coins."""
 
     def observe(neighbour: int, count: int) -> Integers:
-        contribution = _corners(_CUBE, neighbour, count)
+        contribution = _make_corners(_CUBE, neighbour, count)
         contribution = BoundedVectors(SecureNoise().words(count).astype(np.uint32), contribution.values)
         reports = mechanism.parse(mechanism.randomize(contribution, SecureNoise()).tobytes())["slot"].reshape(count, 2)
         return np.ascontiguousarray(reports[:, ::-1]).astype("<u4").view(np.uint8).astype(np.int64)
@@ -168,12 +172,12 @@ def _normal_parts() -> list[MechanismPart]:
     noise = Noise((NormalLaw(deviation),) * size, tuple(range(size)), ends)
 
     def observe_device(neighbour: int, count: int) -> Integers:
-        reports = device.randomize(_corners(_CUBE, neighbour, count), SecureNoise())
+        reports = device.randomize(_make_corners(_CUBE, neighbour, count), SecureNoise())
         return device.parse(reports.tobytes()).astype(np.int64)
 
     def observe_release(neighbour: int, count: int) -> Integers:
         wide = msgspec.structs.replace(curator, ball=Ball("max", 1.0, count * size))
-        exact = wide.randomize(_corners(wide.ball, neighbour, 1), SecureNoise())
+        exact = wide.randomize(_make_corners(wide.ball, neighbour, 1), SecureNoise())
         release = wide.release(wide.add(wide.empty(), exact), SecureNoise())
         return np.rint(release.sums / wide.ball.step).astype(np.int64).reshape(count, size)
 
@@ -193,7 +197,7 @@ def _bits_part(name: str, mechanism: BitVectors) -> MechanismPart:
     noise = Noise((BinomialLaw(bits, mechanism.probability),) * size, tuple(range(size)), ends)
 
     def observe(neighbour: int, count: int) -> Integers:
-        reports = mechanism.randomize(_corners(mechanism.ball, neighbour, count), SecureNoise())
+        reports = mechanism.randomize(_make_corners(mechanism.ball, neighbour, count), SecureNoise())
         return np.array([mechanism.add(mechanism.empty(), mechanism.parse(row.tobytes())).sums for row in reports])
 
     event = ShuffledBits(bits, mechanism.probability, mechanism.levels, size)

@@ -74,15 +74,15 @@ def moment_parts() -> list[MechanismPart]:
     """Return the parts of a release."""
     first, second = (_N_DECIDERS + 2, _N_DECIDERS + 1, 0, 0), (3 * _N_DECIDERS, _N_DECIDERS + 2, _N_DECIDERS + 1, 0)
     return [
-        _choice_part("the first of two choices", _mechanism(), first, 0),
-        _choice_part("the second of two choices", _mechanism(), second, 1),
-        _choice_part("a choice less what is predicted", _mechanism(1, _PREDICTED_HALF), first, 0),
+        _choice_part("the first of two choices", _make_mechanism(), first, 0),
+        _choice_part("the second of two choices", _make_mechanism(), second, 1),
+        _choice_part("a choice less what is predicted", _make_mechanism(1, _PREDICTED_HALF), first, 0),
         _joint_choice_part(),
         *_block_parts(),
     ]
 
 
-def _mechanism(screened: int = 2, predicted: tuple[int, ...] = ()) -> ScreenedMoments:
+def _make_mechanism(screened: int = 2, predicted: tuple[int, ...] = ()) -> ScreenedMoments:
     return ScreenedMoments(Ball("max", 1.0, 2 + _PART_FEATURES), 1, (0,), screened, predicted, _EPSILON, 1.0)
 
 
@@ -93,7 +93,7 @@ def _add_up(mechanism: ScreenedMoments, records: list[tuple[Any, float]]) -> Mom
     return mechanism.add(mechanism.empty(), mechanism.parse(rows.tobytes()))
 
 
-def _crowd(weights: tuple[int, ...]) -> list[tuple[Any, float]]:
+def _make_crowd(weights: tuple[int, ...]) -> list[tuple[Any, float]]:
     """Return the records of other participants, who give each candidate feature its weight as score."""
     return [((0.0, *(float(k < weight) for weight in weights)), 1.0) for k in range(max(weights))]
 
@@ -105,7 +105,7 @@ def _choice_part(name: str, mechanism: ScreenedMoments, weights: tuple[int, ...]
     """
     features = np.zeros(_PART_FEATURES)
     features[[index + 1, index + 2]] = 1.0, -1.0
-    totals = [_add_up(mechanism, [*_crowd(weights), (sign * features, 1.0)]) for sign in (1.0, -1.0)]
+    totals = [_add_up(mechanism, [*_make_crowd(weights), (sign * features, 1.0)]) for sign in (1.0, -1.0)]
     order, sequence_probabilities = _sequence_probabilities(mechanism, totals)
     ends, probabilities = np.array(order)[:, index], np.zeros((2, _PART_FEATURES))
     np.add.at(probabilities.T, ends, sequence_probabilities.T)
@@ -119,8 +119,10 @@ def _choice_part(name: str, mechanism: ScreenedMoments, weights: tuple[int, ...]
 
 def _joint_choice_part() -> MechanismPart:
     """Return two choices among three likely candidates as a part: their randomness must be independent."""
-    mechanism = _mechanism()
-    totals = [_add_up(mechanism, [*_crowd((2, 1, 1, 0)), ((0.0, 1.0, sign, 0.0, 0.0), 1.0)]) for sign in (1.0, 0.0)]
+    mechanism = _make_mechanism()
+    totals = [
+        _add_up(mechanism, [*_make_crowd((2, 1, 1, 0)), ((0.0, 1.0, sign, 0.0, 0.0), 1.0)]) for sign in (1.0, 0.0)
+    ]
     return replace(_build_sequence_part("both choices together", mechanism, totals, None), count=_N_PAIRS)
 
 

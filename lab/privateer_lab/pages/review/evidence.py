@@ -39,11 +39,11 @@ class AuditEvidence(msgspec.Struct, frozen=True):
 def run_audit(spec: Spec, record: Record, samples: int) -> AuditEvidence:
     """Run the audit on an experiment's mechanisms and algorithm, with about ``samples`` observations a neighbour."""
     from privateer_lab.audit.case import CHANNELS
-    from privateer_lab.audit.suite import audit, summarize_findings
+    from privateer_lab.audit.suite import run_audit, summarize_findings
 
     targets, privacy = list_audit_targets(spec, record), spec.privacy
     selection = {CHANNELS, *targets}
-    total, findings = audit(samples, selection, model=privacy.model, calibration=privacy.trust.calibration)
+    total, findings = run_audit(samples, selection, model=privacy.model, calibration=privacy.trust.calibration)
     completed = progress(findings, total, "attacks")
     if len(completed) < total:
         raise KeyboardInterrupt

@@ -18,7 +18,7 @@ from privateer_core.privacy.certificate import Certificate, Verdict, recompute
 from privateer_core.privacy.certificate import Claim as Certified
 from privateer_core.privacy.record import Record, make_record
 from privateer_core.privacy.record_verification import read_certificates
-from privateer_core.privacy.risk import reconstruction_probability, risks
+from privateer_core.privacy.risk import assess_risks, reconstruction_probability
 from privateer_core.spec.sections import NAME
 from privateer_core.spec.spec import Spec
 from privateer_lab.cli.input_files import load_spec
@@ -234,7 +234,7 @@ def _loss_text(claim: Certified | StatedClaim) -> str:
 
 def _state_claims(cohort: str, certificate: Certificate) -> Iterator[StatedClaim]:
     """Recompute each claim of a certificate, and state it with its risks."""
-    claim_risks = risks(certificate).risks
+    claim_risks = assess_risks(certificate).risks
     for claim, verdict, risk in zip(certificate.claims, recompute(certificate), claim_risks, strict=True):
         guesses = tuple(Guess(k, 1 / k, reconstruction_probability(claim, k)) for k in CANDIDATE_COUNTS)
         yield StatedClaim(

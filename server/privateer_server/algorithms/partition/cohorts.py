@@ -131,7 +131,7 @@ class CohortLearner(RoundsLearner[PartitionSpec, S, PartitionPolicy]):
         return PartitionPolicy(
             version=next_round.version,
             dimension=self.spec.dimension,
-            terms=self.calibrate_terms(next_round, KeyedMeans(key_layout, *expected, rate, counted=True)),
+            terms=self.calibrate_terms(next_round, KeyedMeans(key_layout, *expected, rate, has_counts=True)),
             choice=layout if in_key else None,
             cohort=next_round.cohort,
             **bins,

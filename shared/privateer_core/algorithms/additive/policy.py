@@ -50,7 +50,7 @@ class AdditivePolicy(ArmsPolicy):
     plan: CoinArms | None = None
     below: float = 1.0  # the absolute lower bound of residuals: below 1 where rewards are rare (`Residuals`)
 
-    mixes = True
+    is_mixture = True
     tells_age = False
     timeless = True
 

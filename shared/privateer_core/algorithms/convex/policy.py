@@ -41,7 +41,7 @@ class ConvexPolicy(Policy):
     fresh_coins: bool = field()  # whether the direction is in a report's key, so that its coins are its own
     terms: Terms
 
-    mixes = True
+    is_mixture = True
 
     @cached_property
     def gradient_axes(self) -> Array:

@@ -23,7 +23,7 @@ from privateer_core.mechanisms import VectorMechanism
 from privateer_core.policies.decisions import Arms
 from privateer_core.policies.policy import ArmsPolicy
 from privateer_core.primitives.bounded_vectors import BoundedVectors
-from privateer_core.primitives.public_coins import coin_classes, mix, words_to_normals
+from privateer_core.primitives.public_coins import coin_classes, mix_words, words_to_normals
 from privateer_core.privacy.terms import Terms
 
 _BLOCK_SIZE: Final = 1 << 17
@@ -54,7 +54,7 @@ class LinearPolicy(ArmsPolicy):
     seed: int  # the seed of the choices' coins
     terms: Terms
 
-    mixes = True
+    is_mixture = True
 
     @property
     def mechanism(self) -> VectorMechanism:
@@ -128,8 +128,10 @@ class LinearPolicy(ArmsPolicy):
 
         A class is uniform, so that swapping the largest coin with the coin of the class preserves the distribution.
         """
-        words = mix(coins.astype(np.uint64) + np.uint64(self.seed))[:, None]
-        normals = words_to_normals(mix(words ^ mix(np.arange(1, len(self.means) + 1, dtype=np.uint64) * _ARM_FACTOR)))
+        words = mix_words(coins.astype(np.uint64) + np.uint64(self.seed))[:, None]
+        normals = words_to_normals(
+            mix_words(words ^ mix_words(np.arange(1, len(self.means) + 1, dtype=np.uint64) * _ARM_FACTOR))
+        )
         active_arms, favoured_arms = np.flatnonzero(self.playable), self._favoured_arms(coins)
         largest = active_arms[normals[:, active_arms].argmax(axis=1)]
         rows = np.arange(len(coins))

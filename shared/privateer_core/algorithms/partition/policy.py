@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 class PartitionPolicy(AskedBins, ArmsPolicy):
     """A policy that chooses arms by bin; `AskedBins` has its attributes."""
 
-    mixes = AskedBins.fresh_coins
+    is_mixture = AskedBins.fresh_coins
 
     @property
     @override

@@ -78,10 +78,10 @@ class PartitionSpec(ArmsSpec):
         has_rate, n_keys = rate is not None and rate != _UNINFORMATIVE_RATE, sum(self.playable)
         if not in_key:
             layout = Layout(0, np.zeros((int(has_rate), self.arm_count - 1), np.uint32))
-            return KeyedMeans(layout, rate=rate if has_rate else None, counted=True)
+            return KeyedMeans(layout, rate=rate if has_rate else None, has_counts=True)
         if not has_rate:
-            return KeyedMeans(Layout.ungrouped(0, 0), counted=True)
-        return KeyedMeans(Layout.ungrouped(n_keys, 0), key_share=1 / n_keys, rate=rate, counted=True)
+            return KeyedMeans(Layout.ungrouped(0, 0), has_counts=True)
+        return KeyedMeans(Layout.ungrouped(n_keys, 0), key_share=1 / n_keys, rate=rate, has_counts=True)
 
     @classmethod
     @override

@@ -93,7 +93,7 @@ class TrialPolicy(ArmsPolicy):
         """Whether a report has coins of its own, as when it contains the arm."""
         return self.mechanism.layout.groups == 1
 
-    mixes = fresh_coins
+    is_mixture = fresh_coins
 
     @override
     def make_earlier_analyzer(self, earlier: "TrialPolicy") -> ChoiceAnalyzer:

@@ -24,7 +24,7 @@ from privateer_core.mechanisms.vectors.vector_directions import (
 )
 from privateer_core.primitives.bounded_vectors import BoundedVectors, VectorSums
 from privateer_core.primitives.clipping import Ball, VectorTotal
-from privateer_core.primitives.public_coins import coin_classes, mix, words_to_normals
+from privateer_core.primitives.public_coins import coin_classes, mix_words, words_to_normals
 from privateer_core.sampling.entropy import NoiseSource
 from privateer_core.sampling.response import SubsetResponse
 
@@ -240,8 +240,10 @@ class VectorSymbol(LocalSymbol, frozen=True, tag="vector-symbol"):
     def _directions(self, coins: Coins, indices: Ints) -> Array:
         """Return the unit vectors of (coins, index), which broadcast; shape (..., coordinates + 1)."""
         coordinates = np.arange(self.ball.coordinates + 1, dtype=np.uint64)
-        words = mix(mix(coins.astype(np.uint64) + np.uint64(self.seed)) ^ mix(indices.astype(np.uint64)))
-        normal = words_to_normals(mix(words[..., None] + coordinates * np.uint64(0xD1342543DE82EF95)))
+        words = mix_words(
+            mix_words(coins.astype(np.uint64) + np.uint64(self.seed)) ^ mix_words(indices.astype(np.uint64))
+        )
+        normal = words_to_normals(mix_words(words[..., None] + coordinates * np.uint64(0xD1342543DE82EF95)))
         return np.asarray(normal / np.linalg.norm(normal, axis=-1, keepdims=True))
 
     def empty(self) -> VectorTotal:

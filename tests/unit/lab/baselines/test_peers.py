@@ -15,7 +15,7 @@ from privateer_lab.baselines.libraries import LEARNING_CHUNK_SIZE, MabWiser, Vow
 from privateer_lab.baselines.peers import (
     BEST_ARM,
     RANDOM_ARMS,
-    compare,
+    compare_policies,
     find_peers,
     select_policies,
     summarize_by_policy,
@@ -128,7 +128,7 @@ def test_the_experiment_itself_learns_from_private_reports(model: str, recorder:
     spec = example("bandit", 'experiment.arms=["a","b"]', "population.gap=0.5", *promise)
     entered = select_policies(spec, peers=[RANDOM_ARMS])
     privateer = "Privateer, bandit"
-    summary = summarize_by_policy(list(compare(entered, spec, range(2))), PEOPLE)
+    summary = summarize_by_policy(list(compare_policies(entered, spec, range(2))), PEOPLE)
     assert list(summary) == [privateer, RANDOM_ARMS]
     assert summary[RANDOM_ARMS]["regret_mean"] == pytest.approx(1000, abs=60)
     assert summary[privateer]["regret_mean"] < 250
@@ -162,8 +162,8 @@ def test_algorithms_and_peers_meet_the_same_rows(capsys: pytest.CaptureFixture[s
 def test_a_run_depends_on_its_seed_alone(tmp_path: Path) -> None:
     spec: Any = load_spec(small_table(tmp_path, 900), [])
     policies = [select_policies(spec, peers=["boosted"]) for _ in range(3)]
-    single_runs = [next(compare(policies[n], spec, range(9, 10)))["reward"] for n in range(2)]
-    joint_runs = [run for run in compare(policies[2], spec, range(8, 10)) if run["seed"] == 9]
+    single_runs = [next(compare_policies(policies[n], spec, range(9, 10)))["reward"] for n in range(2)]
+    joint_runs = [run for run in compare_policies(policies[2], spec, range(8, 10)) if run["seed"] == 9]
     assert single_runs == [joint_runs[0]["reward"]] * 2
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from privateer_lab.baselines import run
-from privateer_lab.baselines.run import BASELINES, BaselinePeople, Visitors, play, play_once, summarize_runs
+from privateer_lab.baselines.run import BASELINES, BaselinePeople, Visitors, play_once, run_baselines, summarize_runs
 from privateer_lab.simulation.simulate import simulate_once
 from tests.support.specs import SHUFFLE, make_spec
 
@@ -125,5 +125,5 @@ def test_figures_over_seeds(outcomes):
 
 def test_the_number_of_processes_does_not_change_the_results():
     spec = spec_of(experiment__horizon=1000)
-    expected = sorted(play(spec, ["uniform", "tree"], 2, jobs=1), key=str)
-    assert sorted(play(spec, ["uniform", "tree"], 2, jobs=2), key=str) == expected
+    expected = sorted(run_baselines(spec, ["uniform", "tree"], 2, jobs=1), key=str)
+    assert sorted(run_baselines(spec, ["uniform", "tree"], 2, jobs=2), key=str) == expected

@@ -34,7 +34,7 @@ from privateer_core.answer.share_source import ShareSource
 from privateer_core.codec import encode
 from privateer_core.errors import Unavailable
 from privateer_core.spec.spec import Spec
-from privateer_lab.audit.whole_experiments import contribution
+from privateer_lab.audit.whole_experiments import make_contributions
 from privateer_lab.cli.command_line import main
 from privateer_lab.pages.report import ReportFindings, list_warnings, render_html, summary_paragraph
 from privateer_lab.pages.review.subject import ExperimentStanding
@@ -60,7 +60,7 @@ def report_of(spec: Spec, **changes: Any) -> ReportFindings:
     step = schedule.open(7)
     for _ in range(2):
         coins = rng.integers(0, 2**32, step.batch_size, dtype=np.uint32)
-        reports = contribution(spec, step.policy, rng.random((step.batch_size, spec.dimension)), coins, 0.0)
+        reports = make_contributions(spec, step.policy, rng.random((step.batch_size, spec.dimension)), coins, 0.0)
         step = schedule.close(step, step.policy.terms.mechanism.simulate(reports, rng), 7)
     policy = parse_policy(msgspec.to_builtins(step.policy.view(spec)))
     answer = changes.pop("answer", None) or schedule.answer(step)

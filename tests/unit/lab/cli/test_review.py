@@ -14,7 +14,7 @@ from privateer_core.mechanisms import MECHANISMS
 from privateer_core.privacy.certificate import recompute
 from privateer_core.privacy.record import make_record
 from privateer_core.privacy.record_verification import read_certificates
-from privateer_core.privacy.risk import risks
+from privateer_core.privacy.risk import assess_risks
 from privateer_core.privacy.trust import TRUST
 from privateer_lab.pages.review.document import Review, make_review, render_html, write_pack
 from privateer_lab.pages.review.evidence import list_audit_targets, read_audit, run_audit
@@ -89,7 +89,9 @@ def test_figures_of_the_page_are_the_certificates(name: str, rounds: int) -> Non
 @EVERY
 def test_risks_are_those_of_the_certified_curve(name: str, rounds: int) -> None:
     review, subject = review_of(name, rounds), subject_of(name, rounds)
-    certified_risks = [risk for certificate in subject.certificates.values() for risk in risks(certificate).risks]
+    certified_risks = [
+        risk for certificate in subject.certificates.values() for risk in assess_risks(certificate).risks
+    ]
     text = check(render_html(review)).text
     for claim, risk in zip(review.claims, certified_risks, strict=True):
         assert claim.advantage == risk.advantage

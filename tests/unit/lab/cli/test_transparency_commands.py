@@ -12,7 +12,7 @@ import pytest
 
 from privateer_core.wire.publication import digest
 from privateer_core.wire.transparency_log import Entry, Head
-from privateer_lab.audit.transparency_log import LogContradiction, LogSource, audit, compare
+from privateer_lab.audit.transparency_log import LogContradiction, LogSource, audit_log, check_same_log
 from privateer_lab.services.processes import Services, free_port, run_services
 from tests.support.notary import Notary
 from tests.support.publications import published
@@ -72,28 +72,28 @@ class Scripted:
 def test_a_consistent_log_passes_the_audit() -> None:
     server = Scripted()
     server.publish(20)
-    state, summary = audit(server.source, None, None)
+    state, summary = audit_log(server.source, None, None)
     assert (summary.size, summary.entries, summary.read, summary.unserved) == (20, 20, 20, 0)
     server.publish(3)
     del server.publications[22]
-    state, summary = audit(server.source, bytes.fromhex(server.notary.key), state)
+    state, summary = audit_log(server.source, bytes.fromhex(server.notary.key), state)
     assert (summary.size, summary.entries, summary.read, summary.unserved) == (23, 3, 2, 1)
     assert state.versions == {"test": 23}
     for size in (1, 20, 23):
-        assert compare(server.source, state, server.notary.head(size).signed).size == size
+        assert check_same_log(server.source, state, server.notary.head(size).signed).size == size
     before = msgspec.structs.replace(state, head=server.notary.head(20).signed)
-    assert compare(server.source, before, server.notary.head().signed).size == 23
+    assert check_same_log(server.source, before, server.notary.head().signed).size == 23
 
 
 def audit_after(change: Any) -> str:
     """Return the problem that an audit finds after a change of a server's log."""
     server = Scripted()
     server.publish(9)
-    state, _ = audit(server.source, None, None)
+    state, _ = audit_log(server.source, None, None)
     server.publish(3)
     change(server)
     with pytest.raises(LogContradiction) as caught:
-        audit(server.source, None, state)
+        audit_log(server.source, None, state)
     assert caught.value.evidence["known"] == state.head
     return caught.value.cause.slug
 
@@ -166,16 +166,16 @@ def test_a_head_of_a_second_log_is_evidence() -> None:
     """The server showed an auditor a second log, whose heads are signed by the same key."""
     server, scripted = Scripted(), Scripted()
     server.publish(9)
-    state, _ = audit(server.source, None, None)
+    state, _ = audit_log(server.source, None, None)
     fork_log(scripted)
     for size in (4, 9, 12):
         with pytest.raises(LogContradiction) as caught:
-            compare(server.source, state, scripted.notary.head(size).signed)
+            check_same_log(server.source, state, scripted.notary.head(size).signed)
         assert caught.value.evidence["problem"] == "log-forked"
         heads = [Head.verify(caught.value.evidence[name], bytes.fromhex(state.key)) for name in ("known", "head")]
         assert heads[0].origin == heads[1].origin
     with pytest.raises(LogContradiction, match="not signed"):
-        compare(server.source, state, Notary(b"o" * 32).head().signed)
+        check_same_log(server.source, state, Notary(b"o" * 32).head().signed)
 
 
 @pytest.fixture(scope="module")

@@ -124,7 +124,7 @@ def test_the_command_looks_at_an_issuer(
 ) -> None:
     monkeypatch.setenv("PRIVATEER_EXPERIMENTS", "offers")
     monkeypatch.setenv("PRIVATEER_ATTESTATION", "open")
-    monkeypatch.setattr(answers, "fetch", lambda _: None)
+    monkeypatch.setattr(answers, "fetch_or_none", lambda _: None)
     at(monkeypatch, 1)
     code, out, err = run(capsys, "issuer", "--data", str(place.data), "--json")
     checks = {check["check"] for check in json.loads(out)["checks"]}
@@ -167,7 +167,7 @@ def test_unusable_token_keys_are_problems(place: IssuerPlace, tmp_path: Path, mo
         (tmp_path / "empty" / name).write_bytes(place.public_keys_file.read_bytes())
     told_twice = "copy.json and issuer.json both have keys of offers: the service does not start"
     assert ("FAIL", "upload keys", told_twice) in check_tokens(tmp_path / "empty")
-    monkeypatch.setattr(upload_tokens, "fetch", lambda _: None)
+    monkeypatch.setattr(upload_tokens, "fetch_or_none", lambda _: None)
     assert "does not answer" in check_tokens("https://issuer.example")[0][2]
 
 

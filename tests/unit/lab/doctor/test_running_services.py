@@ -88,7 +88,7 @@ def test_a_shuffler_whose_server_is_gone_says_so_and_keeps_its_round(
 def test_a_service_that_is_not_privateers_is_named(
     deployment: Deployment, data: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(answers, "fetch", lambda _: httpx.Response(200, content=b"<html>secret</html>"))
+    monkeypatch.setattr(answers, "fetch_or_none", lambda _: httpx.Response(200, content=b"<html>secret</html>"))
     code, checks = run_checks(capsys, data)
     assert code == 1
     assert "is no Privateer service" in checks["server answers"][0]["detail"]

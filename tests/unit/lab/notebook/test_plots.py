@@ -11,7 +11,7 @@ import privateer_lab as lab
 from privateer_core.accounting.accountant import account
 from privateer_core.errors import SpecError
 from privateer_core.privacy.certificate import certify
-from privateer_core.privacy.risk import risks
+from privateer_core.privacy.risk import assess_risks
 from privateer_lab.notebook.plot import max_true_positive_rates
 from privateer_lab.render.pictures import COLOURS
 
@@ -85,7 +85,7 @@ def claims(spec: str, changes: dict[str, Any] | None = None) -> Any:
 def test_an_attack_achieves_the_rates_of_the_curve(name: str) -> None:
     """Its best advantage is the published risk, and at any false-positive rate it satisfies (epsilon, delta)."""
     certificate = claims(f"examples/peaks-{name}.toml")
-    for claim, risk in zip(certificate.claims, risks(certificate).risks, strict=True):
+    for claim, risk in zip(certificate.claims, assess_risks(certificate).risks, strict=True):
         rates = max_true_positive_rates(claim, FALSE)
         assert (np.diff(rates) >= -1e-12).all()
         assert (rates >= FALSE).all()

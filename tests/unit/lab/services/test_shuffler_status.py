@@ -38,14 +38,14 @@ def test_tenths_of_a_batch_are_told(rounds: list[dict[str, Any]], says: str, mon
     answer_with(monkeypatch, *rounds)
     waits = fetch_shuffler_progress(FACTS, URL)
     assert waits is not None
-    assert waits.sentence() == f"at the shuffler: {says}; its operator takes batches of 100 or more"
+    assert waits.describe() == f"at the shuffler: {says}; its operator takes batches of 100 or more"
 
 
 def test_small_batches_are_told_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
     answer_with(monkeypatch, round_progress(3, batch=8))
     waits = fetch_shuffler_progress(FACTS | {"batch_size": 8}, URL)
     assert waits is not None
-    assert waits.sentence().startswith("at the shuffler: 3 of 8 sealed reports wait")
+    assert waits.describe().startswith("at the shuffler: 3 of 8 sealed reports wait")
 
 
 def test_unknown_progress_names_the_option_to_find_it(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -60,9 +60,9 @@ def test_unknown_progress_names_the_option_to_find_it(monkeypatch: pytest.Monkey
     for waits, reason in ((other, "is not the one that has claimed it"), (silent, "no answer from the service")):
         assert waits is not None
         assert (waits.held, waits.min_batch) == (None, None)
-        assert waits.sentence().startswith("at the shuffler: not known here, since ")
-        assert reason in waits.sentence()
-        assert "--shuffler-admin-url or PRIVATEER_SHUFFLER_ADMIN_URL" in waits.sentence()
+        assert waits.describe().startswith("at the shuffler: not known here, since ")
+        assert reason in waits.describe()
+        assert "--shuffler-admin-url or PRIVATEER_SHUFFLER_ADMIN_URL" in waits.describe()
 
 
 def test_an_unclaimed_experiment_has_no_pending_reports() -> None:

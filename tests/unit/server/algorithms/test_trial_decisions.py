@@ -7,7 +7,7 @@ import pytest
 
 from privateer_core.algorithms.trial import TrialSpec
 from privateer_core.answer.estimates import Reason
-from privateer_lab.audit.whole_experiments import contribution
+from privateer_lab.audit.whole_experiments import make_contributions
 from privateer_server.algorithms.trial.decisions import (
     StandingDecisions,
     TrialFindings,
@@ -56,7 +56,7 @@ def run_one_look() -> tuple[TrialSpec, TrialState, TrialFindings]:
     step = schedule.open(7)
     contexts = np.random.default_rng(5).random((step.batch_size, spec.dimension))
     coins = np.random.default_rng(6).integers(0, 2**32, step.batch_size, dtype=np.uint32)
-    reports = contribution(spec, step.policy, contexts, coins, 0.0)
+    reports = make_contributions(spec, step.policy, contexts, coins, 0.0)
     release = step.policy.terms.mechanism.simulate(reports, np.random.default_rng(7))
     state = schedule.close(step, release, 7).state
     return spec, state, TrialFindings.from_state(state, spec)
