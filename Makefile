@@ -4,6 +4,7 @@ PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11 python3.14; 
 VENV ?= .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+DEMO_STAMP := $(VENV)/.demo-installed
 POSTGRES := $(strip $(wildcard /usr/lib/postgresql/*/bin/initdb) $(shell command -v initdb 2>/dev/null))
 NODE_MODULES := sdk/js/node_modules/.package-lock.json
 ROLES := shared client shuffler issuer server lab papers
@@ -13,18 +14,27 @@ marked = $(shell grep -rlF --include='test_*.py' 'mark.$(1)' tests)
 # Tests start hundreds of processes: these read bytecode where they may write it, and need not compile all sources again.
 export PYTHONDONTWRITEBYTECODE =
 
-.PHONY: install test coverage check demo nightly examples kernels bench benchmark browser pictures postgres data documents wheels packages site interop sdk sdkcheck release version lock format clean
+.PHONY: install packages-of test coverage check demo nightly examples kernels bench benchmark browser pictures postgres data documents wheels packages site interop sdk sdkcheck release version lock format clean
 
 install: $(STAMP)
 
 $(STAMP): requirements/dev.txt $(ROLES:%=%/pyproject.toml)
 	@test -n "$(PYTHON)" || { echo "Privateer needs Python 3.11 or newer as python3 (or: make install PYTHON=path)."; exit 1; }
-	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/dev.txt
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation $(ROLES:%=-e ./%)
+	$(MAKE) --no-print-directory packages-of REQUIREMENTS=dev
 	@touch $@
 
-demo: $(STAMP)
+packages-of:
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --no-compile --disable-pip-version-check --require-hashes -r requirements/$(REQUIREMENTS).txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation $(ROLES:%=-e ./%)
+
+# What the demo needs, a third of the whole; make test adds the rest.
+$(DEMO_STAMP): requirements/demo.txt $(ROLES:%=%/pyproject.toml)
+	@test -n "$(PYTHON)" || { echo "Privateer needs Python 3.11 or newer as python3 (or: make demo PYTHON=path)."; exit 1; }
+	test -e $(STAMP) || $(MAKE) --no-print-directory packages-of REQUIREMENTS=demo
+	@touch $@
+
+demo: $(DEMO_STAMP)
 	$(BIN)/privateer demo
 
 test: $(STAMP)
@@ -147,7 +157,7 @@ version: $(STAMP)
 
 # Needs uv; writes no registry address.
 lock:
-	for role in dev benchmark browser docs interop issuer load release server shuffler; do \
+	for role in dev demo benchmark browser docs interop issuer load release server shuffler; do \
 		uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header --no-annotate --no-strip-extras \
 			requirements/$$role.in -o requirements/$$role.txt; done
 

@@ -30,13 +30,22 @@ def test_every_direct_dependency_is_justified() -> None:
 
 
 def test_locks_have_hashes_and_no_addresses() -> None:
-    assert len(LOCKS) == 10
+    assert len(LOCKS) == 11
     for lock in LOCKS:
         text = lock.read_text()
         assert "://" not in text
         pinned = re.findall(r"^[a-z0-9][^\n]*==[^\n]*", text, re.MULTILINE)
         assert pinned
         assert all(line.endswith("\\") for line in pinned)
+
+
+def test_make_test_adds_to_what_the_demo_has() -> None:
+    demo, everything = (
+        set(re.findall(r"^[a-z0-9][^\n]*==[^\n]*", (ROOT / "requirements" / name).read_text(), re.MULTILINE))
+        for name in ("demo.txt", "dev.txt")
+    )
+    assert demo < everything
+    assert not {name_of(line) for line in demo} & {"pandas", "polars", "pyarrow", "pytest", "scikit-learn"}
 
 
 def test_locks_name_the_extras_that_their_packages_ask_for() -> None:
