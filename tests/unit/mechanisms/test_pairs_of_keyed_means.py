@@ -27,7 +27,7 @@ NEIGHBOURS = (((0, 1.0), (0, 0.0)), ((0, 1.0), (1, 1.0)), ((0, 0.4), (-1, 0.0)))
 
 def terms_of(delta: float = 1e-6, reports: int = 1, epsilon: float = 1.0, **question: Any) -> Terms:
     layout = question.pop("layout", Layout.ungrouped(3, 5))
-    keyed_means = KeyedMeans(layout, **{"counted": True, **question})
+    keyed_means = KeyedMeans(layout, **{"has_counts": True, **question})
     return calibrate(Privacy(model="central", epsilon=epsilon, delta=delta), 1000, keyed_means, reports=reports)
 
 
@@ -76,7 +76,7 @@ def test_pairs_are_no_part_of_an_allotment_of_normal_noise() -> None:
 
 def test_there_are_sums_where_coins_choose_or_no_counts_are_wanted() -> None:
     assert isinstance(terms_of(layout=Layout.example()).mechanism, CentralSums)
-    assert isinstance(terms_of(counted=False).mechanism, CentralSums)
+    assert isinstance(terms_of(has_counts=False).mechanism, CentralSums)
     assert CellPairs in TRUST["central"].serves[KeyedMeans].mechanisms
 
 
