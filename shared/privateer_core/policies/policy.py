@@ -41,7 +41,7 @@ class Policy(ABC):
         The public sample of invited participants; None: all are invited.
     fresh_coins
         Whether a report has coins of its own, drawn when it is made; else it carries the coins of the choice.
-    mixes
+    is_mixture
         Whether a learner must know the policies that decided (`with_deciders`).
     deciders
         The policies that decided, with the share of the round's reports on decisions of each; empty: this policy alone.
