@@ -220,7 +220,7 @@ async def serving_public(app: Server) -> AsyncIterator[httpx.AsyncClient]:
 def pages(app: Server) -> set[tuple[str, str]]:
     """Method and path of every page that the server's routers know, in its description or not."""
     method_paths = set()
-    for mount in app._control._app._app.routes:  # type: ignore[attr-defined]
+    for mount in app._timed._app._app._app.routes:  # type: ignore[attr-defined]
         for route in getattr(getattr(mount, "original_router", None), "routes", [mount]):
             method_paths |= {(method, route.path) for method in route.methods - {"HEAD"}}
     assert len(method_paths) > 30, "the framework keeps its routes elsewhere"
