@@ -5,10 +5,7 @@ from collections.abc import Sequence
 from itertools import product
 
 import numpy as np
-from scipy import stats
 
-_NOTHING = 1e-25
-"""Probabilities that an oracle leaves out; it is a lower bound."""
 Law = dict[tuple[int, ...], float]
 
 
@@ -77,36 +74,3 @@ def blanket_delta(epsilon: float, local_epsilon: float, symbols: int, batch: int
                     ways = math.comb(m, a) * math.comb(m - a, b)
                     total += reached * ways * (1 / symbols) ** (a + b) * (1 - 2 / symbols) ** c * excess
     return total / (weight * batch)
-
-
-def subset_delta(epsilon: float, local_epsilon: float, symbols: float, batch: int) -> float:
-    """The lemma for as many symbols for each own one, whole or not, person by person: E(X_1 + ... + X_n)_+ / n.
-
-    X is l - e for a blanket message of the one set, 1 - e l of the other, 1 - e of neither, and 0 for another message.
-    The sum over those of neither, of whom a larger
-    number leaves less, has positive terms alone: with k such that k messages leave something and F the distribution of
-    their number, it is (e - 1) (F(0) + ... + F(k - 1)) + (X - (e - 1) k) F(k).
-    """
-    l, e = math.exp(local_epsilon), math.exp(epsilon)  # noqa: E741
-    gap = math.expm1(epsilon)
-    p = 1 / (l + symbols - 1)
-    pairs, pair_masses = _likely_counts(np.array([batch]), 2 * p)
-    pairs, pair_masses = pairs[pair_masses[0] > _NOTHING], pair_masses[0, pair_masses[0] > _NOTHING]
-    others, other_masses = _likely_counts(batch - pairs, max(0.0, symbols - 2) * p / (1 - 2 * p))
-    at_most = np.cumsum(other_masses, axis=1)
-    below = np.cumsum(at_most, axis=1) - at_most
-    indices = np.arange(pairs[-1] + 1)
-    excess = indices * (l - e) - (pairs[:, None] - indices) * (e * l - 1) - gap * others[0]
-    largest = np.minimum(np.floor(np.maximum(excess, 0.0) / gap), len(others) - 1).astype(np.int64)
-    rows = np.arange(len(pairs))[:, None]
-    left = gap * below[rows, largest] + (excess - gap * largest) * at_most[rows, largest]
-    chances = stats.binom.pmf(indices, pairs[:, None], 0.5) * pair_masses[:, None]
-    return float((chances * np.where(excess > 0, left, 0.0)).sum() / batch)
-
-
-def _likely_counts(trials: np.ndarray, probability: float) -> tuple[np.ndarray, np.ndarray]:
-    """Counts of binomials within 14 standard deviations and 60, and their probabilities by row of ``trials``."""
-    low, high = (n * probability for n in (trials.min(), trials.max()))
-    width = 60 + 14 * math.sqrt(high * (1 - probability))
-    counts = np.arange(max(0, math.floor(low - width)), min(trials.max(), math.ceil(high + width)) + 1)
-    return counts, stats.binom.pmf(counts, trials[:, None], probability)

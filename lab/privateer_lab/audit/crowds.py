@@ -1,4 +1,4 @@
-"""Lower bounds of delta for shuffled batches in which the crowd holds a single symbol."""
+"""Direct sums of delta for shuffled batches: of crowds that hold a single symbol, and of the privacy blanket."""
 
 import math
 from typing import Final
@@ -7,20 +7,21 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
-from privateer_core.accounting.amplification import amplified_local_epsilon
-from privateer_core.accounting.numerics import binomial_range, largest_local_epsilon
+from privateer_core.accounting.numerics import binomial_range
 
 Array = NDArray[np.float64]
-_MIN_PROBABILITY: Final = 1e-20
-_RESOLUTION: Final = 1e-3
+_MIN_PROBABILITY: Final = 1e-25
+_SIZES_PER_DEVIATION: Final = 8
+"""Numbers of people of a group, per standard deviation, to which it is rounded up."""
 
 
-def crowd_delta(epsilon: float, local_epsilon: float, symbols: int, batch: int) -> float:
+def crowd_delta(epsilon: float, local_epsilon: float, symbols: float, batch: int) -> float:
     """Return a lower bound of delta at ``epsilon`` of a shuffled randomized response, for a crowd with one symbol.
 
     epsilon, local_epsilon: central epsilon, and that of one report; > 0.
-    symbols: size of the alphabet, >= 2. Of more than two the others hold a third symbol, which was the worst crowd in
-        every small batch of up to five symbols that was enumerated; of two, that of one neighbour.
+    symbols: size of the alphabet, 2 or >= 3; of subset selection, over the number of a person's symbols. Of more than
+        two the others hold a third symbol, which was the worst crowd in every small batch of up to five symbols that
+        was enumerated; of two, that of one neighbour.
     batch: number of reports, that of the participant included, >= 1.
 
     With l = e^local_epsilon, the histogram (A, B, C, D) counts the symbols of the person, of the neighbour, of the
@@ -46,7 +47,7 @@ def crowd_delta(epsilon: float, local_epsilon: float, symbols: int, batch: int) 
 
 
 def _likely_counts(trials: int, probability: float) -> list[tuple[int, float]]:
-    """Return the counts of a binomial distribution with a probability above 1e-20, and these probabilities."""
+    """Return the counts of a binomial distribution with a probability above 1e-25, and these probabilities."""
     low, high = binomial_range(trials, probability, _MIN_PROBABILITY)
     numbers = np.arange(low, high + 1)
     probabilities = stats.binom.pmf(numbers, trials, probability)
@@ -58,15 +59,42 @@ def _hockey_stick(left: Array, right: Array, e: float) -> float:
     return float(np.maximum(left - e * right, 0.0).sum())
 
 
-def tightness(epsilon: float, delta: float, batch: int, symbols: int, limit: float) -> dict[str, float]:
-    """Compare the proved local epsilon with an upper limit, at which the delta of a crowd exceeds the promise.
+def group_delta(epsilon: float, local_epsilon: float, batch: int, share: float) -> float:
+    """Return a lower bound of delta at ``epsilon`` of a bit in a public group of a batch, for a crowd with one bit."""
+    step = max(1, int(math.sqrt(batch * share * (1 - share)) / _SIZES_PER_DEVIATION))
+    masses: dict[int, float] = {}
+    for size, mass in _likely_counts(batch - 1, share) if share < 1 else [(batch - 1, 1.0)]:
+        larger = -(-size // step) * step  # a larger crowd hides a participant better
+        masses[larger] = masses.get(larger, 0.0) + mass
+    return sum(mass * crowd_delta(epsilon, local_epsilon, 2, size + 1) for size, mass in masses.items())
 
-    Returns ``symbols``; ``allowed`` and ``never_above``, local epsilons; and ``variance``, that of a mean of reports at
-    the first over that at the second: what a perfect proof could still save at most.
+
+def lemma_delta(epsilon: float, local_epsilon: float, symbols: float, batch: int) -> float:
+    """Return delta of the privacy blanket without rounding: E(X_1 + ... + X_n)_+ / n, person by person.
+
+    X is l - e for a blanket message of the one symbol, 1 - e l of the other, 1 - e of neither, and 0 for another
+    message. The sum over those of neither, of whom a larger number leaves less, has positive terms alone: with k such
+    that k messages leave something and F the distribution of their number, it is (e - 1) (F(0) + ... + F(k - 1)) +
+    (X - (e - 1) k) F(k).
     """
-    allowed = amplified_local_epsilon(epsilon, delta, symbols, batch, limit)
-    upper = largest_local_epsilon(
-        lambda local_epsilon: crowd_delta(epsilon, local_epsilon, symbols, batch), delta, allowed, limit, _RESOLUTION
-    )
-    gains = [math.expm1(local) / (math.exp(local) + symbols - 1) for local in (allowed, upper)]
-    return {"symbols": symbols, "allowed": allowed, "never_above": upper, "variance": (gains[1] / gains[0]) ** 2}
+    ratio, e, gap = math.exp(local_epsilon), math.exp(epsilon), math.expm1(epsilon)
+    p_symbol = 1 / (ratio + symbols - 1)
+    pairs, pair_pmf = (np.array(column) for column in zip(*_likely_counts(batch, 2 * p_symbol), strict=True))
+    others, other_pmf = _binomials(batch - pairs, max(0.0, symbols - 2) * p_symbol / (1 - 2 * p_symbol))
+    at_most = np.cumsum(other_pmf, axis=1)
+    below = np.cumsum(at_most, axis=1) - at_most
+    own_counts = np.arange(pairs[-1] + 1)
+    excess = own_counts * (ratio - e) - (pairs[:, None] - own_counts) * (e * ratio - 1) - gap * others[0]
+    largest = np.minimum(np.floor(np.maximum(excess, 0.0) / gap), len(others) - 1).astype(np.int64)
+    rows = np.arange(len(pairs))[:, None]
+    remainder = gap * below[rows, largest] + (excess - gap * largest) * at_most[rows, largest]
+    masses = stats.binom.pmf(own_counts, pairs[:, None], 0.5) * pair_pmf[:, None]
+    return float((masses * np.where(excess > 0, remainder, 0.0)).sum() / batch)
+
+
+def _binomials(trials: Array, probability: float) -> tuple[Array, Array]:
+    """Return counts of binomials within 14 standard deviations and 60, and their probabilities by row of ``trials``."""
+    low, high = (n * probability for n in (trials.min(), trials.max()))
+    width = 60 + 14 * math.sqrt(high * (1 - probability))
+    counts = np.arange(max(0, math.floor(low - width)), min(trials.max(), math.ceil(high + width)) + 1)
+    return counts, stats.binom.pmf(counts, trials[:, None], probability)

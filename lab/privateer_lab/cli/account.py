@@ -38,7 +38,7 @@ from privateer_core.accounting.numerics import check
 from privateer_core.errors import SpecError
 from privateer_core.privacy.certificate import Certificate, Claim, Verdict, recompute
 from privateer_core.privacy.record_verification import read_certificates
-from privateer_lab.audit.crowds import tightness
+from privateer_lab.audit.tightness import CASE, GAPS, tightness
 from privateer_lab.cli.ask import claim_rows
 from privateer_lab.cli.command_line import URL, Json, Name, Url
 from privateer_lab.cli.input_files import read_document
@@ -157,20 +157,43 @@ def show_tightness(
     delta: Delta = 1e-6,
     batch: Annotated[list[int], Option(min=1, help="Reports shuffled together. Repeat it for more.")] = _BATCHES,
     symbols: Annotated[list[int], Option(min=2, help="Size of the alphabet. Repeat it for more.")] = _ALPHABETS,
+    reports: Annotated[list[int], Option(min=1, help="Reports of a person. Repeat it for more.")] = [1],  # noqa: B006 - typer copies it
+    share: Annotated[list[float], Option(help="Share of an arm group of bits. Repeat it for more.")] = [],  # noqa: B006
     limit: Annotated[float, Option(help="Largest local epsilon to consider.")] = 16.0,
+    before: Annotated[Path | None, Option(help="Rows of an earlier run, as JSON, to compare with.")] = None,
     as_json: Json = False,
 ) -> None:
     """Compare the local epsilon that a shuffled batch allows with one that a known crowd shows to be too much.
 
-    Between both no proof is known. The column variance says how much noise a perfect proof could save at most.
+    Between both no proof is known. The column variance says how much noise a perfect proof could save at most. Bounds
+    that are not within a hundredth of epsilon follow, with the reason and what would close the gap.
     """
     check("--epsilon", epsilon, 0 < epsilon <= limit <= 16, "above 0 and at most --limit, which is at most 16")
     check("--delta", delta, 0 < delta < 1, "above 0 and below 1")
-    rows = [{"batch_size": n, **tightness(epsilon, delta, n, size, limit)} for n in batch for size in symbols]
+    for size in share:
+        check("--share", size, 0 < size <= 1, "above 0 and at most 1")
+    promise = (epsilon, delta)
+    rows: list[dict[str, Any]] = [
+        tightness(promise, n, size, limit, m) for m in reports for n in batch for size in symbols
+    ]
+    rows += [tightness(promise, n, 2, limit, share=size) for size in share for n in batch]
+    if before:
+        rows = [row | {"before": _find_row(read_document(before), row)} for row in rows]
     if as_json:
         print_json(rows)
         return
     print_rows(f"local epsilon at epsilon {epsilon:g}, delta {delta:g}", [dict(name_figures(row)) for row in rows])
+    gaps = [
+        {"what": gap.name, "at_most": gap.max_ratio, "reason": gap.reason, "to_close_it": gap.remedy} for gap in GAPS
+    ]
+    print_rows("not within a hundredth of epsilon", [dict(name_figures(gap)) for gap in gaps])
+
+
+def _find_row(rows: Any, sought: dict[str, Any]) -> float | None:
+    """Return the local epsilon that an earlier run allowed for a row; None if it had none. Refuse other documents."""
+    if not isinstance(rows, list) or not all(isinstance(row, dict) and "allowed" in row for row in rows):
+        raise SpecError("has no rows of an earlier run", field="--before", remedy="write one with --json")
+    return next((r["allowed"] for r in rows if all(r.get(key) == sought.get(key) for key in CASE)), None)
 
 
 @accounts.command()

@@ -59,15 +59,15 @@ def grouped_delta(epsilon: float, local_epsilon: float, batch: int, share: float
         return 8 * TAIL_MASS
     crowds = _Crowds(epsilon, max(local_epsilon, epsilon * _EPSILON_RATIO_MIN))
     sizes = [(batch - 1, 1.0)] if share == 1 else _round_down(batch - 1, share)
-    alike = [crowds.delta(size, 0) for size, _ in sizes]
+    alike_deltas = [crowds.delta(size, 0) for size, _ in sizes]
     # About the part of a size in the result, without a search: it says what is small.
-    usual = sum(mass * least for (_, mass), least in zip(sizes, alike, strict=True)) / len(sizes)
+    usual = sum(mass * delta for (_, mass), delta in zip(sizes, alike_deltas, strict=True)) / len(sizes)
     tolerance = _TOLERANCE if share == 1 else _GROUP_TOLERANCE
     delta, bound = 0.0, 1.0
-    for (size, mass), least in zip(sizes, alike, strict=True):
+    for (size, mass), alike_delta in zip(sizes, alike_deltas, strict=True):
         # The bound of a smaller size holds for a larger size, too.
         if mass * bound > _TOLERANCE * usual:
-            bound = crowds.worst_delta(size, least, tolerance * max(least, usual / mass))
+            bound = crowds.worst_delta(size, alike_delta, tolerance * max(alike_delta, usual / mass))
         delta += mass * bound
     return min(1.0, (8 * TAIL_MASS + delta) * _ROUNDING_FACTOR)
 

@@ -13,7 +13,8 @@ from privateer_core.accounting.amplification import amplified_local_epsilon, shu
 from privateer_core.accounting.events import ShuffledResponse
 from privateer_core.accounting.special_functions import binomial_tails
 from privateer_core.errors import SpecError
-from tests.support.shuffling import blanket_delta, exact_delta, subset_delta
+from privateer_lab.audit.crowds import lemma_delta
+from tests.support.shuffling import blanket_delta, exact_delta
 
 ANCHORS = [
     (0.1, {1000: 0.73, 10_000: 1.83, 100_000: 3.71, 1_000_000: 5.94}),
@@ -106,7 +107,7 @@ def below_the_lemma(seed: int, cases: int) -> list[tuple[float, ...]]:
     """Return the random batches whose bound is below the lemma's sum, of which at most 1e-18 is left out."""
     rng = random.Random(seed)
     batches = (random_batch(rng) for _ in range(cases))
-    return [batch for batch in batches if shuffled_delta.__wrapped__(*batch) < subset_delta(*batch) - 1e-17]
+    return [batch for batch in batches if shuffled_delta.__wrapped__(*batch) < lemma_delta(*batch) - 1e-17]
 
 
 @pytest.mark.parametrize("cases", [400, pytest.param(5000, marks=pytest.mark.nightly)])
@@ -155,7 +156,7 @@ def above_the_lemma(seed: int, cases: int) -> list[tuple[float, ...]]:
         epsilon, _, *batch = random_batch(rng)
         local_epsilon = amplified_local_epsilon(epsilon, 10 ** rng.uniform(-9, -4), *batch, 16.0)
         is_amplified = local_epsilon > 1.02 * epsilon
-        lemma = subset_delta(epsilon, local_epsilon, *batch)
+        lemma = lemma_delta(epsilon, local_epsilon, *batch)
         if is_amplified and shuffled_delta(1.01 * epsilon, local_epsilon, *batch) > lemma:
             loose.append((epsilon, local_epsilon, *batch))
     return loose

@@ -15,7 +15,8 @@ from privateer_core.errors import SpecError
 from privateer_core.mechanisms.vectors.vector_symbol import VectorSymbol
 from privateer_core.primitives.clipping import Ball
 from privateer_core.sampling.response import SubsetResponse
-from tests.support.shuffling import exact_delta, hockey_stick, shuffled_law, subset_delta
+from privateer_lab.audit.crowds import lemma_delta
+from tests.support.shuffling import exact_delta, hockey_stick, shuffled_law
 
 LOSSES = [(0.1, 1.0), (0.5, 2.0), (1.0, 3.0), (2.0, 4.5)]
 
@@ -51,9 +52,9 @@ def test_the_bound_covers_all_sets_of_small_batches(epsilon, local_epsilon, symb
 def test_the_enumeration_catches_bounds_that_are_too_small():
     """Planted: twice as many symbols per chosen symbol as there are, and two participants too many."""
     exact = enumerate_delta(0.5, 2.0, 4, 2, 4)
-    assert subset_delta(0.5, 2.0, 4.0, 4) < exact
-    assert subset_delta(0.5, 2.0, 2.0, 6) < exact
-    assert subset_delta(0.5, 2.0, 2.0, 4) >= exact
+    assert lemma_delta(0.5, 2.0, 4.0, 4) < exact
+    assert lemma_delta(0.5, 2.0, 2.0, 6) < exact
+    assert lemma_delta(0.5, 2.0, 2.0, 4) >= exact
 
 
 def test_overlapping_and_random_sets_are_below_disjoint_ones():
@@ -75,7 +76,7 @@ def test_overlapping_and_random_sets_are_below_disjoint_ones():
 @pytest.mark.battery
 def test_the_bound_is_above_the_lemma(symbols, batch, epsilon, local_epsilon):
     """The bound equals a sum in another order. Rounding loses nothing for two symbols."""
-    expected = subset_delta(epsilon, local_epsilon, symbols, batch)
+    expected = lemma_delta(epsilon, local_epsilon, symbols, batch)
     bound = shuffled_delta(epsilon, local_epsilon, symbols, batch)
     assert bound >= expected * (1 - 1e-9)
     if symbols == 2:
@@ -101,7 +102,7 @@ def test_the_bound_is_tight_against_monte_carlo(directions, chosen, local):
 @pytest.mark.parametrize(("epsilon", "local_epsilon"), LOSSES)
 def test_the_fewer_symbols_for_each_own_one_the_larger_the_bound(epsilon, local_epsilon, batch):
     """The proof needs this order for a sampler with rounded probabilities; planted: the reversed order."""
-    deltas = [subset_delta(epsilon, local_epsilon, symbols, batch) for symbols in (2.0, 2.1, 3.3, 9.0, 60.0)]
+    deltas = [lemma_delta(epsilon, local_epsilon, symbols, batch) for symbols in (2.0, 2.1, 3.3, 9.0, 60.0)]
     assert all(larger > smaller for larger, smaller in pairwise(deltas))
     assert not all(larger > smaller for larger, smaller in pairwise(deltas[::-1]))
 

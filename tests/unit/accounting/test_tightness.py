@@ -7,7 +7,8 @@ import pytest
 
 from privateer_core.accounting.amplification import shuffled_delta
 from privateer_core.accounting.grouped_bits import grouped_local_epsilon
-from privateer_lab.audit.crowds import crowd_delta, tightness
+from privateer_lab.audit.crowds import crowd_delta
+from privateer_lab.audit.tightness import tightness
 from tests.support.shuffling import hockey_stick, response_law, shuffled_law
 
 BATCHES, ALPHABETS = (90, 300, 900), (3, 9, 33)
@@ -19,7 +20,7 @@ def test_no_proof_could_save_a_hundredth_of_the_variance(epsilon, batch):
     """The bound is slightly looser for 90 participants, whose own reports hide a participant, too."""
     max_variance = 1.06 if batch < 300 else 1.01
     for symbols in ALPHABETS:
-        gaps = tightness(epsilon, 1e-6, batch, symbols, 16.0)
+        gaps = tightness((epsilon, 1e-6), batch, symbols, 16.0)
         assert gaps["allowed"] <= gaps["never_above"]
         assert 1 <= gaps["variance"] <= max_variance
 
@@ -27,14 +28,14 @@ def test_no_proof_could_save_a_hundredth_of_the_variance(epsilon, batch):
 @pytest.mark.parametrize("batch", BATCHES)
 def test_a_bit_could_be_a_twentieth_better(batch):
     """The worst crowd of bits is known, but coins that turn a bit are seen: the better bound is not proved then."""
-    assert tightness(1.0, 1e-6, batch, 2, 16.0)["variance"] <= 1.05
+    assert tightness((1.0, 1e-6), batch, 2, 16.0)["variance"] <= 1.05
 
 
 @pytest.mark.parametrize("batch", BATCHES)
 @pytest.mark.parametrize("epsilon", [0.5, 1.0, 2.0])
 def test_no_proof_could_save_a_hundredth_of_the_variance_of_bits_in_groups(epsilon, batch):
     """Coins do not change them, so that the worst crowd is proved."""
-    gaps = tightness(epsilon, 1e-6, batch, 2, 16.0)
+    gaps = tightness((epsilon, 1e-6), batch, 2, 16.0)
     allowed, most = grouped_local_epsilon(epsilon, 1e-6, batch, 16.0), gaps["never_above"]
     assert gaps["allowed"] <= allowed <= most
     assert (math.tanh(most / 2) / math.tanh(allowed / 2)) ** 2 <= 1.01

@@ -17,9 +17,9 @@ from privateer_core.privacy.terms import Terms, calibrate
 from privateer_core.privacy.trust import count_honest
 from privateer_core.sampling.response import RandomizedResponse
 from privateer_core.spec.privacy import Privacy
+from privateer_lab.audit.crowds import lemma_delta
 from privateer_papers.paper_1.laplace_cells import LaplaceCells
 from privateer_papers.published_trust import PublishedPrivacy
-from tests.support.shuffling import subset_delta
 
 CENTRAL = Privacy(model="central", epsilon=1.0, delta=1e-6)
 
@@ -35,8 +35,8 @@ def mechanism_of(privacy: Privacy, batch: int, undecided: float = 1.0, key_share
 def test_calibrated_delta_is_that_of_the_lemma():
     terms = terms_of(Privacy(model="shuffle", epsilon=0.5, delta=2e-3), 1000)
     symbol = terms.mechanism
-    assert 1.9e-3 < subset_delta(0.5, symbol.epsilon, symbol.symbols, terms.honest) <= 2e-3
-    planted = subset_delta(0.5, 1.01 * symbol.epsilon, symbol.symbols, terms.honest)
+    assert 1.9e-3 < lemma_delta(0.5, symbol.epsilon, symbol.symbols, terms.honest) <= 2e-3
+    planted = lemma_delta(0.5, 1.01 * symbol.epsilon, symbol.symbols, terms.honest)
     assert planted > 2e-3, "planted: a local epsilon a hundredth too large is caught"
 
 

@@ -1,0 +1,147 @@
+"""Every calibration of every mechanism and trust model: its epsilon is never below the truth, and near it.
+
+Near is within a hundredth of epsilon, or as the table of gaps in `privateer_lab.audit.tightness` says. Both sides are
+sums without samples; only the random promises are drawn, with fixed seeds.
+"""
+
+import random
+import warnings
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+from dp_accounting.pld import privacy_loss_distribution as pld
+from scipy import stats
+
+from privateer_core.accounting import accountant
+from privateer_core.accounting.accountant import account
+from privateer_core.accounting.allotment import allot, allotted_local_epsilon
+from privateer_core.accounting.amplification import amplified_local_epsilon, shuffled_delta
+from privateer_core.accounting.events import (
+    Event,
+    GroupedResponse,
+    Repeated,
+    ShuffledBits,
+    ShuffledResponse,
+    ShuffledSubset,
+)
+from privateer_core.accounting.grouped_bits import grouped_local_epsilon
+from privateer_lab.audit import tightness
+from privateer_lab.audit.tightness import GAPS, NEAR, attacked_delta, find_gap
+from privateer_server.rounds.loop import Schedule
+from tests.contract.subjects import specs
+
+LIMIT, DIGITS = 16.0, 1e-6
+PROMISED = [name for name, spec in specs().items() if spec.privacy.trust.promises and not name.startswith("paper")]
+NO_ATTACK = {
+    "linear-messages": "several symbols of a report are composed: tests/unit/accounting compares compositions",
+    "sparse-central": "a private choice and noise are composed: tests/unit/accounting compares compositions",
+}
+
+
+def truth(event: Event, epsilon: float) -> float | None:
+    """Return delta of a known attack; of sums of bits their privacy loss, rounded down by another accountant."""
+    if not isinstance(event, ShuffledBits):
+        return attacked_delta(event, epsilon)
+    counts = np.arange(event.trials + 1)
+    law = stats.binom.logpmf(counts, event.trials, event.probability).tolist()
+    lower, upper = (dict(zip((counts + shift).tolist(), law, strict=True)) for shift in (0, event.levels))
+    with warnings.catch_warnings(action="ignore", category=RuntimeWarning):  # that package's tails overflow
+        loss = pld.from_two_probability_mass_functions(lower, upper, False, 1e-3)
+        return float(loss.self_compose(event.coordinates).get_delta_for_epsilon(epsilon))
+
+
+def faults(event: Event, delta: float) -> list[str]:
+    """Return what an event's epsilon at ``delta`` is, if an attack refutes it or is far from refuting it."""
+    gap, epsilon = find_gap(event), account(event).epsilon(delta)
+    max_ratio = gap.max_ratio if gap else NEAR
+    attacked, lower = truth(event, epsilon), truth(event, epsilon / max_ratio)
+    if attacked is None or lower is None:
+        return [f"{event}: no attack is known"]
+    below = [f"{event}: {epsilon:g} is refuted"] if attacked > delta * (1 + DIGITS) else []
+    return below + ([f"{event}: {epsilon:g} is far above the truth"] if lower < delta * (1 - DIGITS) else [])
+
+
+@pytest.mark.parametrize("name", [name for name in PROMISED if name not in NO_ATTACK])
+def test_the_first_round_of_every_algorithm_costs_what_it_claims(name):
+    terms = Schedule(specs()[name]).open(1).policy.terms
+    assert not faults(terms.event, terms.delta)
+
+
+@pytest.mark.parametrize("name", NO_ATTACK)
+def test_an_event_without_an_attack_is_still_one(name):
+    terms = Schedule(specs()[name]).open(1).policy.terms
+    assert truth(terms.event, 1.0) is None
+
+
+def random_events(seed: int, cases: int) -> Iterator[tuple[Event, float, float]]:
+    """Draw promises, and yield the events that calibrations allow, with epsilon and delta of the promise."""
+    rng = random.Random(seed)
+    for _ in range(cases):
+        epsilon, delta, honest = 10 ** rng.uniform(-0.7, 0.6), 10 ** rng.uniform(-9, -4), int(10 ** rng.uniform(2, 3.2))
+        promise, own = (epsilon, delta), rng.choice((1, 2, 5, 11))
+        symbols, share = rng.choice((2, 3, 5, 9, 17, 33)), rng.choice((1.0, 0.5, 0.25, 0.1))
+        local = amplified_local_epsilon(*promise, symbols, honest, LIMIT)
+        event: Event = ShuffledResponse(local, symbols, honest)
+        match rng.choice(("response", "subset", "group")):
+            case "subset":
+                symbols = rng.randint(2 * own, 40 * own)
+                local = amplified_local_epsilon(*promise, symbols / own, honest, LIMIT)
+                event = ShuffledSubset(local, symbols, own, honest)
+            case "group":
+                local = grouped_local_epsilon(*promise, honest, LIMIT, share)
+                event = GroupedResponse(local, honest, share)
+        if local > 1.02 * epsilon:  # otherwise the report keeps the promise alone, and no batch counts
+            yield event, epsilon, delta
+
+
+def wrong_promises(seed: int, cases: int) -> list[str]:
+    """Return faults of random promises, and those that a calibration uses by less than 99 hundredths."""
+    wrong = []
+    for event, epsilon, delta in random_events(seed, cases):
+        used = account(event).epsilon(delta)
+        is_used = epsilon / NEAR <= used <= epsilon * (1 + DIGITS)
+        wrong += faults(event, delta) + ([] if is_used else [f"{event}: {used:g} of {epsilon:g} is used"])
+    return wrong
+
+
+@pytest.mark.parametrize("cases", [15, pytest.param(5000, marks=pytest.mark.nightly)])
+def test_random_promises_are_kept_and_used(cases):
+    assert not wrong_promises(7, cases)
+
+
+@pytest.mark.parametrize("cases", [2, pytest.param(100, marks=pytest.mark.nightly)])
+def test_several_reports_use_their_promise(cases):
+    rng, gap = random.Random(5), next(gap for gap in GAPS if gap.name == "several reports")
+    for _ in range(cases):
+        epsilon, delta, honest = 10 ** rng.uniform(-0.7, 0.6), 10 ** rng.uniform(-9, -4), int(10 ** rng.uniform(2.5, 4))
+        reports, symbols = rng.choice((2, 3, 5, 10, 20)), rng.choice((2, 3, 5, 9, 17, 33))
+        local = allotted_local_epsilon(allot(epsilon, delta, reports, 1e-15), symbols, honest, LIMIT)
+        event = Repeated(ShuffledResponse(local, symbols, honest), reports)
+        assert find_gap(event) == gap
+        assert epsilon / gap.max_ratio <= account(event).epsilon(delta) <= epsilon
+
+
+@pytest.mark.parametrize(("factor", "fault"), [(0.9, "is refuted"), (2.0, "is far above the truth")])
+def test_a_wrong_bound_is_caught(factor, fault, monkeypatch):
+    """Planted: a tenth less than the bound, and twice as much."""
+    monkeypatch.setattr(accountant, "shuffled_delta", lambda *arguments: factor * shuffled_delta(*arguments))
+    assert fault in faults(ShuffledResponse(3.29, 5, 900), 1e-6)[0]
+
+
+@pytest.mark.parametrize(
+    ("event", "delta"),
+    [
+        (ShuffledResponse(3.177, 2, 900), 1e-6),
+        (ShuffledResponse(4.0, 3, 90), 1e-6),
+        (GroupedResponse(4.013, 1419, 0.5), 1.266e-5),
+    ],
+)
+def test_no_gap_is_listed_without_need(event, delta, monkeypatch):
+    gap = find_gap(event)
+    assert gap
+    assert gap.reason
+    assert gap.remedy
+    assert not faults(event, delta)
+    monkeypatch.setattr(tightness, "GAPS", [other for other in GAPS if other != gap])
+    assert faults(event, delta)
