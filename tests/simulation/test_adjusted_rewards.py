@@ -58,7 +58,7 @@ def play(
     """
     rng, evidence = (
         np.random.default_rng(5),
-        TrialEvidence.begin(TrialDesign(0.05, people, np.full(2, 0.5), np.ones(count), is_numeric=True)),
+        TrialEvidence.begin(TrialDesign(0.05, people, np.full(2, 0.5), np.ones(count), numeric=True)),
     )
     covariate = Adjustment(low=-5.0, high=5.0) if slope is None else Adjustment(mean=mean, slope=slope)
     reward = Reward(low=0.0, high=SPAN, kind="numeric", covariates={"x": covariate})

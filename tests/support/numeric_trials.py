@@ -111,7 +111,7 @@ class NumericTrials:
 
     def begin(self) -> TrialEvidence:
         return TrialEvidence.begin(
-            TrialDesign(0.05, self.people, np.array(self.shares), np.ones(self.count), is_numeric=True)
+            TrialDesign(0.05, self.people, np.array(self.shares), np.ones(self.count), numeric=True)
         )
 
     def epoch(self, rng: np.random.Generator, people: int, shares: Array) -> Epoch:

@@ -76,7 +76,7 @@ class Listeners:
 def fetch_or_none(url: str) -> httpx.Response | None:
     """Fetch an address; return None without a response."""
     try:
-        return bounded_request("GET", url, seconds=_TIMEOUT_SECONDS, trust_env=False)
+        return bounded_request("GET", url, timeout_seconds=_TIMEOUT_SECONDS, trust_env=False)
     except (httpx.HTTPError, httpx.InvalidURL):
         return None
 

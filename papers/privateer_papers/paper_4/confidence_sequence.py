@@ -89,7 +89,7 @@ class ConfidenceSequence:
     def effect(self) -> ConfidenceLimits:
         """Return the effects, shape (J, K)."""
         difference = self.difference(self.design.alpha)
-        if self.design.is_counted:
+        if self.design.counted:
             return difference
         gain = self.people * self.design.hit / self.n_truthful / self.design.segments[:, None]
         return ConfidenceLimits(gain * difference.estimate, gain * difference.low, gain * difference.high)
@@ -102,7 +102,7 @@ class ConfidenceSequence:
 def _choose_rate(design: TrialDesign, epoch: Epoch) -> Array:
     """Return lambda, from public figures of the first epoch."""
     p = design.segments[:, None]
-    hit_probability = epoch.keep * p + 2 * epoch.other if design.is_counted else np.full_like(p, design.hit)
+    hit_probability = epoch.keep * p + 2 * epoch.other if design.counted else np.full_like(p, design.hit)
     planned_hits = design.people * hit_probability * (design.arms[1:] + design.arms[0])
     rate = np.sqrt(2 * np.log(2 / design.alpha) / planned_hits)
     max_rate = np.arccosh(1 + _MAX_NOISE_SHARE / epoch.noise) if epoch.noise else np.inf

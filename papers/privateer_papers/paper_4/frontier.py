@@ -216,7 +216,7 @@ def _bin_effects(evidence: TrialEvidence) -> tuple[Array, Array]:
     """Return the estimated effect in each bin, and its weight, the inverse of its variance."""
     sums, design = evidence.precise, evidence.design
     rate, q, o, _ = rates(sums)
-    shares = (rate - 2 * o) / q if design.is_counted else design.segments[:, None]
+    shares = (rate - 2 * o) / q if design.counted else design.segments[:, None]
     gains = rate / (q * shares)
     return (gains * sums.difference)[:, 0], (1 / (np.square(gains) * sums.variance))[:, 0]
 

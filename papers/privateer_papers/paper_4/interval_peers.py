@@ -59,7 +59,7 @@ def _flip_bits(bits: Ints, truth: float, rng: np.random.Generator) -> Ints:
 
 def _our_intervals(arms: Ints, bits: Ints, ends: Ints, truth: float) -> tuple[Any, Any]:
     """Return repeated intervals, and intervals of the line; the arm is public, and only the reward is randomized."""
-    design = TrialDesign(_ALPHA, _HORIZON, np.array([0.5, 0.5]), np.ones(1), is_counted=truth == 1)
+    design = TrialDesign(_ALPHA, _HORIZON, np.array([0.5, 0.5]), np.ones(1), counted=truth == 1)
     evidence, line, repeated, fixed = (TrialEvidence.begin(design), ConfidenceSequence.begin(design), [], [])
     for start, end in zip((0, *ends[:-1]), ends, strict=True):
         hits = np.bincount(arms[start:end], minlength=2)[None].astype(np.float64)

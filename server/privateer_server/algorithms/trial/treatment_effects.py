@@ -100,7 +100,7 @@ def estimate_asked_shares(sums: Sums) -> Shares:
 
 def choose_people_shares(evidence: TrialEvidence, asked_shares: Shares | None) -> Shares:
     """Return the shares of segments: counted by hits, else as asked, else as declared."""
-    if evidence.design.is_counted:
+    if evidence.design.counted:
         return estimate_counted_shares(evidence.stable)
     return asked_shares or Shares.fixed(evidence.design.segments, ShareSource.DECLARED)
 
@@ -346,7 +346,7 @@ def control_rate(evidence: TrialEvidence) -> MeasuredRate | None:
     sums = evidence.common.pooled
     cell = 0, int(sums.is_ready[0].argmax())
     rate, q, o, _ = (float(array[cell]) for array in rates(sums))
-    own_hits = rate - 2 * o if evidence.design.is_counted else q / len(evidence.design.segments)
+    own_hits = rate - 2 * o if evidence.design.counted else q / len(evidence.design.segments)
     if own_hits <= 0:
         return None
     share = float(sums.num[cell][1] / sums.den[cell][1])
@@ -358,7 +358,7 @@ def stopped_effect(evidence: TrialEvidence) -> StoppedEffect:
     """Return the effect of a trial with a single contrast that a stopping rule ended at its last look."""
     sums, design = evidence.stable, evidence.design
     rate, q, o, _ = (array[0, 0] for array in rates(sums))
-    gain = rate / (rate - 2 * o) if design.is_counted else 1 / (q * design.segments[0])
+    gain = rate / (rate - 2 * o) if design.counted else 1 / (q * design.segments[0])
     deviation = float(np.sqrt(sums.own_variances[0, 0].sum()))
     score = float(sums.difference[0, 0]) / deviation
     return estimate_stagewise(evidence.times, design.alpha, score, float(gain) * deviation)
@@ -371,7 +371,7 @@ def _build_scale(evidence: TrialEvidence, asked_shares: Shares | None, critical:
     top, variance = rate / q * sums.difference, scaled_variance(sums.variance, rate / q)
     counts = np.zeros_like(top)
     shares = choose_people_shares(evidence, asked_shares)
-    if design.is_counted:
+    if design.counted:
         bottom, counts = (rate - 2 * o) / q, np.square(sums.difference) * shares.variance[:, None]
         # The share's error moves the top as well; what remains of it beside the bottom's is the share of others' hits.
         uncertainty = shares.variance[:, None] * np.square(2 * o / np.maximum(rate, 1e-12))

@@ -20,7 +20,7 @@ from privateer_server.algorithms.trial.power.planned_designs import build_design
 from privateer_server.algorithms.trial.power.power_analysis import analyze_power
 from privateer_server.algorithms.trial.state import TrialState, build_epoch
 
-ONE = TrialDesign(0.05, 20_000, np.array([0.5, 0.5]), np.ones(1), is_numeric=True)
+ONE = TrialDesign(0.05, 20_000, np.array([0.5, 0.5]), np.ones(1), numeric=True)
 
 
 def spec_of(model: dict[str, Any], reward: dict[str, Any], **algorithm: Any) -> TrialSpec:

@@ -141,7 +141,7 @@ def test_an_empty_segment_is_too_small(name: str) -> None:
     release = step.policy.mechanism.simulate(step.policy.contribute(contexts, coins, decided, rewards), rng)
     step = schedule.close(step, release, 6)
     effects = schedule.answer(step).effects
-    if TrialLearner(spec).design.is_counted:
+    if TrialLearner(spec).design.counted:
         causes = {effect.reason for effect in effects if effect.group == "x1>=0.75"}
         assert causes <= {Reason.NOBODY, Reason.FEW_PEOPLE, Reason.NOISE, Reason.SHARE}
         assert bool(causes) == spec.privacy.trust.promises  # without noise nobody is known to be there

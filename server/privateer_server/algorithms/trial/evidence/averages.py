@@ -74,7 +74,7 @@ def _add_variances(sums: Sums, design: TrialDesign, contributions: Array, varian
     ready_variances = np.where(sums.is_ready & np.isfinite(variance), variance, 0.0)
     noise = np.square(sums.difference / q) * sums.hits_noise / np.square(sums.people)
     total = np.where(sums.is_ready, np.square(rate / q) * ready_variances + noise, small.sum(axis=-1)).sum(axis=0)
-    if design.is_counted:
+    if design.counted:
         squared_shares = np.where(sums.is_ready, rate / q * np.square(sums.difference) / q, 0.0).sum(axis=0)
         share_variance = squared_shares - np.square(contributions.sum(axis=0))
         total = total + np.maximum(share_variance, 0.0) / people.mean(axis=0)

@@ -32,14 +32,14 @@ class TrialDesign:
     people: float  # reports planned over the whole trial
     arms: Array  # shape (K + 1,), above 0, summing to 1: planned shares of the arms; arm 0 is the control
     # shape (J,), above 0: planned shares of people. They decide how good weights are, and whether they are right where
-    # ``is_counted`` is not set.
+    # ``counted`` is not set.
     segments: Array
     # whether hits tell a segment's share of people: a person hits its own segment (q p + 2 o of the reports do).
     # Otherwise hits are public slots, and the share has to be asked or declared.
-    is_counted: bool = True
+    counted: bool = True
     # share of the reports that hit a segment where hits are not counted: 1 if every report is about all
     hit: float = 1.0
-    is_numeric: bool = False  # whether rewards are numbers, whose variance is measured
+    numeric: bool = False  # whether rewards are numbers, whose variance is measured
 
     @property
     def precision(self) -> float:
@@ -150,7 +150,7 @@ def contrast_variances(design: TrialDesign, epoch: Epoch) -> tuple[Array, Array]
 def expected_hits_per_report(design: TrialDesign, keep: float, other: float) -> Array:
     """Return the expected hits of a report in each segment, (J, 1); 1 for public slots."""
     p = design.segments[:, None]
-    return keep * p + 2 * other if design.is_counted else np.ones_like(p)
+    return keep * p + 2 * other if design.counted else np.ones_like(p)
 
 
 def contrast_sum_variance(hits: Array, noise: float, shares: Array, variance: RewardVariance) -> Array:

@@ -62,7 +62,7 @@ class Sums:
         """Return the sums of no releases."""
         contrasts = (len(design.segments), len(design.arms) - 1)
         zero_pairs, zeros = np.zeros((*contrasts, 2)), np.zeros(contrasts)
-        values = ValueSums.empty(contrasts) if design.is_numeric else None
+        values = ValueSums.empty(contrasts) if design.numeric else None
         return cls(zero_pairs, zero_pairs, zero_pairs, zero_pairs, zeros, zeros, zeros, zeros, zeros, zeros, values)
 
     def add(self, epoch: Epoch, weights: Array) -> "Sums":

@@ -34,13 +34,13 @@ def build_designs(spec: TrialSpec) -> TrialDesigns:
     """Return the designs of a spec: participants of all epochs, by their questions."""
     terms, people, questions = spec.first_terms(""), spec.experiment.horizon, spec.questions
     design = TrialDesign(spec.algorithm.significance_level, people, np.array(spec.arm_shares), spec.segment_shares)
-    design = replace(design, is_numeric=spec.is_numeric)
+    design = replace(design, numeric=spec.is_numeric)
     mechanism = terms.mechanism if terms else None
     if questions:
         design = replace(design, people=people * questions[0].share)
     if not isinstance(mechanism, NamedSymbol) or mechanism.is_named:
         return TrialDesigns(design, None)
-    design = replace(design, is_counted=False, hit=1 / mechanism.buckets)
+    design = replace(design, counted=False, hit=1 / mechanism.buckets)
     everybody_share = next((question.share for question in questions if question.everybody), None)
     if everybody_share is None:
         return TrialDesigns(design, None)

@@ -86,7 +86,7 @@ def _variances(
     n, squared = sum(people), sum(weight * weighted_people for weight, weighted_people in zip(u, people, strict=True))
     q = sum(weighted_people * epoch.keep for weighted_people, epoch in zip(people, epochs, strict=True)) / n
     o = sum(weighted_people * epoch.other for weighted_people, epoch in zip(people, epochs, strict=True)) / n
-    v = q * p + 2 * o if design.is_counted else np.full_like(q * p, design.hit)
+    v = q * p + 2 * o if design.counted else np.full_like(q * p, design.hit)
     arm_shares = np.stack([design.arms[1:], np.full(len(design.arms) - 1, design.arms[0])], axis=-1)
     mean = np.asarray(0.5 + q * p * (2 * f - 1) / (2 * v))
     hit_variance = mean * (1 - mean)

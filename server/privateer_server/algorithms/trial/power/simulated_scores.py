@@ -65,7 +65,7 @@ class AdaptivePlan:
         """The facts by which plans are equal, hashable."""
         design = self.design
         arrays = (tuple(design.arms.tolist()), tuple(design.segments.tolist()))
-        facts = (design.alpha, design.people, design.is_counted, design.hit, self.waiting)
+        facts = (design.alpha, design.people, design.counted, design.hit, self.waiting)
         everybody_key = self.everybody._key if self.everybody else ()
         return (self.rule, self.floor, self.rate, *facts, *arrays, self.epochs, everybody_key)
 
@@ -181,7 +181,7 @@ def _draw_epoch(
 ) -> Epoch:
     """Draw the hits of an epoch from normal distributions with the moments of counts."""
     n, p = planned.people, design.segments[:, None]
-    if design.is_counted:
+    if design.counted:
         positive_rates = planned.keep * p * rates + planned.other
         negative_rates = planned.keep * p * (1 - rates) + planned.other
     else:
