@@ -89,7 +89,7 @@ class RequestQueue:
         self._is_scheduled = False
 
     def put(self, sender: str, answer: Callable[[], None]) -> bool:
-        """Queue what answers a request; False if other requests of the sender come before it."""
+        """Queue a function that answers a request; False if other requests of the sender come before it."""
         requests = self._waiting.setdefault(sender, deque())
         requests.append(answer)
         self._schedule_pass()

@@ -111,7 +111,7 @@ class GuardedProtocol(HttpToolsProtocol):
         return True
 
     def _pause_receiving(self) -> None:
-        """Read no more for now; what is more than one request's headers counts as buffered for a slow peer."""
+        """Pause reading; received bytes beyond the size of headers count as buffered for a slow peer."""
         self.flow.pause_reading()
         if len(self._received) > HEADER_BYTES_MAX:
             self._connections.note_slow(self, len(self._received))

@@ -1,4 +1,4 @@
-"""One sender has many requests waiting on many connections: others wait for one of them, not for all."""
+"""A sender with requests on many connections delays other senders by a single request."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -122,14 +122,14 @@ class Door:
         request, honest = await self.ask(route), self.connect(HONEST)
         for _ in range(CONNECTIONS):
             self.connect(GREEDY).data_received(DEPTH * request)
-        most = 0
+        max_before = 0
         for times in range(1, 6):
             before = len(self.answered)
             honest.data_received(POLICY)
             await self.wait_for(HONEST, times)
-            most = max(most, self.answered[before:].index(HONEST))
+            max_before = max(max_before, self.answered[before:].index(HONEST))
         await self.wait_for(GREEDY, 1 + CONNECTIONS * DEPTH)  # nothing is left for the next route
-        return most
+        return max_before
 
 
 @asynccontextmanager

@@ -160,7 +160,7 @@ async def test_pipelined_requests_are_answered_one_by_one() -> None:
 
 
 async def test_a_sender_of_more_than_is_parsed_is_disconnected() -> None:
-    """What one sender has in memory is bounded, and its first connections are closed; others are answered."""
+    """The memory of a sender is bounded: its first connections are closed, and other senders are answered."""
     flood = b"GET /waits HTTP/1.1\r\nhost: here\r\n\r\n" * 2000
 
     async def respond(scope: Any, receive: Any, send: Any) -> None:
