@@ -5,7 +5,9 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Annotated, Any, Final, NamedTuple, Self
 
+import numpy as np
 import typer
+from numpy.typing import NDArray
 from typer import Argument, Option
 
 from privateer_core.errors import SpecError
@@ -96,7 +98,14 @@ def evaluate(
     words = _Words.from_reward(reward, lower_is_better=lower_is_better)
     print_lines([_format_headline(evaluations, words)], style="bold")
     print_rows(*_build_table(evaluations, reward, words), words_left=True)
-    print_lines([*words.notes, *_list_notes(evaluations, 1 - level)])
+    print_lines([*words.notes, _describe_unit(reward, evaluator.log.rewards), *_list_notes(evaluations, 1 - level)])
+
+
+def _describe_unit(reward: str, rewards: NDArray[np.float64]) -> str:
+    """Describe the unit of all figures."""
+    is_rate = bool(np.isin(rewards, (0.0, 1.0)).all())
+    unit = "rates: 0.05 is 5 in 100 rows" if is_rate else "means of a row, in the unit of the column"
+    return f"Figures of {shorten(reward)} are {unit}."
 
 
 def _parse_bounds(text: str) -> tuple[float, float]:

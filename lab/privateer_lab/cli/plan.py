@@ -253,7 +253,7 @@ def _print_table(expected: Expectation) -> None:
     screen.print(
         f"'pays after' is how many {noun} it takes until the policy earns more than the best single option, and from "
         "there to the end; nothing: it does not, or that may be chance. 'level' is what may be chance among so many "
-        "lines; nothing: one run says neither.",
+        "lines; nothing: one run says neither; 'cut short': runs with more time may say otherwise.",
         soft_wrap=True,
     )
 
@@ -269,7 +269,7 @@ def _print_budgets(budgets: Sequence[FeatureBudget], unit: Unit) -> None:
             "promise": _format_promise({"model": budget.model, "epsilon": budget.epsilon}),
             "features that pay": join_names(budget.features) if budget.features else "no feature",
             "algorithm": budget.algorithm,
-            "they earn": format_value(budget.value),
+            "they earn": f"{format_value(budget.value)} {unit.margin(budget.margin)}",
             "one option for all": format_value(budget.single),
             "another feature": f"{budget.another}: {format_value(budget.with_another)}" if budget.another else "",
             "twice the people": format_value(budget.with_twice_people),
@@ -278,7 +278,7 @@ def _print_budgets(budgets: Sequence[FeatureBudget], unit: Unit) -> None:
         for budget in budgets
     ]
     if rows:
-        print_rows("features that pay, estimated without runs", rows)
+        print_rows("features that pay, estimated without runs; ± is what these people tell, in 19 of 20 cases", rows)
 
 
 def _print_foreseen(foreseen: list[dict[str, Any]]) -> None:

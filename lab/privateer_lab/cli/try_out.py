@@ -235,17 +235,28 @@ def simulate(
     if as_json:
         print_json(result)
     else:
-        unused_keys = () if parsed.privacy.trust.batched else _BATCH_KEYS
+        # Of messages and sizes bytes say most, and the account below says how many people took part.
+        unused_keys = {"users", "bits_mean", *(() if parsed.privacy.trust.batched else _BATCH_KEYS)}
+        unused_keys |= {"messages_mean"} if result["messages_mean"] == result["clients_mean"] else set()
         figures = {key: value for key, value in result.items() if not isinstance(value, list | dict | None)}
         print_table(parsed.name, name_figures({key: figures[key] for key in figures if key not in unused_keys}))
         prefix = f"In all {len(runs)} runs together: " if len(runs) > 1 else ""
         screen.print(prefix + msgspec.convert(result["people"], People).sentence, soft_wrap=True)
+        screen.print(describe_unit(parsed), soft_wrap=True)
         print_lines(result["assumed"])
         for warning in result["warnings"]:
             screen.print(f"warning: {warning}")
         print_baselines(result)
     if len(runs) < seeds:
         raise typer.Exit(130)
+
+
+def describe_unit(spec: Spec) -> str:
+    """Describe the units of rewards and regret."""
+    if spec.reward.is_rate:
+        return "Rewards are no or yes: the mean reward is a success rate, and regret is successes missed in a run."
+    bounds = f"from {spec.reward.low:,g} to {spec.reward.high:,g}"
+    return f"Rewards are numbers {bounds}: the mean is of a choice, and regret is what a run missed in all."
 
 
 def _fill_table(

@@ -170,6 +170,8 @@ def choose_algorithm(
     make_environment: MakeEnvironment,
     make_quantile_variant: QuantileVariant | None = None,
     subsets: Iterable[ArmsSpec] | None = None,
+    *,
+    has_gain: bool = False,
 ) -> AlgorithmChoice | SpecError:
     """Choose the contextual algorithm with the highest mean reward in runs; return an error if none of them can run.
 
@@ -178,6 +180,7 @@ def choose_algorithm(
     make_quantile_variant: returns a spec with cut points of numbers from the data; None if it is the same.
     subsets: the experiment with fewer features and arms, if allowed: a subset is chosen unless all features earn
         clearly more, and one without features unless others earn clearly more.
+    has_gain: whether data show a gain from choosing by features, so that one without has to earn clearly more.
     """
     full_spec = max(specs.values(), key=lambda spec: len(spec.features))
     full = [Candidate.from_spec(spec) for name, spec in specs.items() if name in contextual_algorithms()]
@@ -199,7 +202,8 @@ def choose_algorithm(
     best = max(runnable, key=runs.gain)
     best = best if runs.gain(best) - runs.gain(runnable[0]) > margin else runnable[0]
     if subsets is not None:
-        best_subset = _choose_subset(runs, [key for key in runs.runs if key in reduced or not key.features], best)
+        small = [key for key in runs.runs if key in reduced or not key.features]
+        best_subset = _choose_subset(runs, small, best, has_gain=has_gain)
         best = best if runs.gain(best) - runs.gain(best_subset) > margin else best_subset
     best = _with_all_options(runs, best, full_spec)
     variant = make_quantile_variant(runs.specs[best]) if make_quantile_variant else None
@@ -230,12 +234,15 @@ def choose_algorithm(
     )
 
 
-def _choose_subset(runs: CandidateRuns, candidates: Iterable[Candidate], default: Candidate) -> Candidate:
-    """Choose the subset with the highest gain; the featureless one, unless others are clearly better."""
+def _choose_subset(
+    runs: CandidateRuns, candidates: Iterable[Candidate], default: Candidate, *, has_gain: bool
+) -> Candidate:
+    """Choose the best subset by features with ``has_gain``, or else the featureless one, unless the other is better."""
     ranked = sorted(candidates, key=runs.gain, reverse=True)
-    best = next(iter(ranked), default)
+    best = next((key for key in ranked if key.features), default)
     plain = next((key for key in ranked if not key.features), best)
-    return best if best == plain or runs.is_clearly_better(best, plain) else plain
+    usual, other = (best, plain) if has_gain else (plain, best)
+    return other if runs.is_clearly_better(other, usual) else usual
 
 
 def _with_all_options(runs: CandidateRuns, best: Candidate, full_spec: ArmsSpec) -> Candidate:

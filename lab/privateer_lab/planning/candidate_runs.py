@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Iterable
-from math import inf, sqrt
+from math import hypot, inf, sqrt
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -20,6 +20,8 @@ _RUN_SECONDS: Final = 4.0
 """Longest processor time of a run; the remaining participants follow its last policy."""
 _REPEATS: Final = ((3, 2), (6, 3), (3, 8))
 """Numbers of candidates, best first, and of the runs that they have at least, in the order of steps."""
+_MIN_RUNS_FOR_OWN_VARIANCE: Final = 4
+"""Fewest runs of a candidate whose own variance counts."""
 _MIN_STANDARD_ERRORS: Final = 2.0
 """Standard errors of the difference by which a candidate is clearly better."""
 
@@ -59,7 +61,7 @@ class CandidateRuns:
         for n_best, n_runs in _REPEATS:
             best = sorted((key for key in new if key in self.runs), key=self.gain, reverse=True)[:n_best]
             plain = [key for key in new if key in self.runs and not key.features]  # whose runs take no time
-            for candidate in dict.fromkeys([*best, *plain]):
+            for candidate in dict.fromkeys([*plain, *best]):
                 seconds = max(run.seconds for run in self.runs[candidate])
                 is_short = n_runs == _REPEATS[0][1] and seconds < _RUN_SECONDS / 2
                 for _ in range(len(self.runs[candidate]), n_runs):
@@ -87,21 +89,19 @@ class CandidateRuns:
 
     def margin(self, key: Candidate) -> float | None:
         """Return the half-width of the 95 % interval of a candidate's gain; None with too few runs."""
-        deviation, degrees_of_freedom = self._pooled_deviation
-        if not degrees_of_freedom or key not in self.runs:
-            return None
-        return float(stdtrit(degrees_of_freedom, 0.975)) * deviation / sqrt(len(self.runs[key]))
+        error, degrees_of_freedom = self._standard_error(key)
+        return float(stdtrit(degrees_of_freedom, 0.975)) * error if degrees_of_freedom else None
 
     def is_clearly_better(self, key: Candidate, other: Candidate) -> bool:
         """Whether a candidate gains more than another by two standard errors of the difference."""
-        error = self._pooled_deviation[0] * sqrt(1 / len(self.runs[key]) + 1 / len(self.runs[other]))
+        error = hypot(self._standard_error(key)[0], self._standard_error(other)[0])
         return self.gain(key) - self.gain(other) > _MIN_STANDARD_ERRORS * error
 
-    @property
-    def _pooled_deviation(self) -> tuple[float, int]:
-        """The standard deviation of gains between runs of a candidate, over all of them, and its degrees of freedom."""
-        groups = [np.array([run.gain for run in runs]) for key, runs in self.runs.items() if key.features]
-        groups = groups or [np.array([run.gain for run in runs]) for runs in self.runs.values()]
+    def _standard_error(self, key: Candidate) -> tuple[float, int]:
+        """Return the standard error of a candidate's gain, with the variance of all if its runs are few; and its df."""
+        n_runs = len(self.runs[key])
+        others = self.runs.values() if n_runs < _MIN_RUNS_FOR_OWN_VARIANCE else [self.runs[key]]
+        groups = [np.array([run.gain for run in runs]) for runs in others]
         degrees_of_freedom = sum(len(gains) - 1 for gains in groups)
         sum_of_squares = sum(float(np.square(gains - gains.mean()).sum()) for gains in groups)
-        return sqrt(sum_of_squares / degrees_of_freedom) if degrees_of_freedom else 0.0, degrees_of_freedom
+        return sqrt(sum_of_squares / max(1, degrees_of_freedom) / n_runs), degrees_of_freedom

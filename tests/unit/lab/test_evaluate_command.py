@@ -43,6 +43,7 @@ def test_each_option_is_evaluated_and_all_intervals_hold_together(
         assert f"│ {arm}" in out
         estimate, high = evaluation.dr, evaluation.gain.high
         assert all(f" {figure:.4g} " in out for figure in (estimate.value, estimate.low, estimate.high, high))
+    assert "Figures of bought are rates: 0.05 is 5 in 100 rows." in out
     assert "Intervals hold all at once with a probability of 0.95." in out
     assert "The log has 4,000 rows, which count as different people." in out
     assert "Of 1 of 3 options few rewards decide" in out

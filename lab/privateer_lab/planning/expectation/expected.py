@@ -24,6 +24,8 @@ from privateer_server.rounds.loop import Schedule, count_participants
 _MIN_RUNS_FOR_OWN_VARIANCE: Final = 3
 """Fewest runs of a row with which its own variance counts beside that of all rows."""
 _ROUNDING_ERROR: Final = 1e-9
+CUT_SHORT: Final = "cut short"
+"""The verdict on a difference that more time for the runs of the lower figure may turn."""
 
 
 class ExpectedRow(msgspec.Struct, frozen=True):
@@ -97,20 +99,22 @@ class Expectation(msgspec.Struct, frozen=True):
         return self.rows[0]
 
     def compare_with_spec(self, row: ExpectedRow) -> str:
-        """Say if a variant is "better", "worse" or "level" with the spec; empty for itself or with a single run."""
+        """Say if a variant is "better", "worse" or "level", or its runs too short; empty for itself or a single run."""
         own_row = self.own_row
         if row is own_row or row.margin_compared is None or own_row.margin_compared is None:
             return ""
         difference = row.value - own_row.value
         if abs(difference) <= math.hypot(row.margin_compared, own_row.margin_compared):
             return "level"
-        return "better" if difference > 0 else "worse"
+        lower_row = own_row if difference > 0 else row
+        return CUT_SHORT if lower_row.is_cut_short else "better" if difference > 0 else "worse"
 
     @property
     def has_gaining_change(self) -> bool:
         """Whether choosing by context gains with fewer features, or with another algorithm or other rounds."""
         rows = [row for row in self.rows if row.kind in ("features", "algorithm", "rounds")]
-        return any(row.gains and self.compare_with_spec(row) == "better" for row in rows)
+        gaining = [row for row in rows if row.gains and row.gain > self.own_row.gain]
+        return any(self.compare_with_spec(row) in ("better", CUT_SHORT) for row in gaining)
 
     @property
     def by_context(self) -> bool:

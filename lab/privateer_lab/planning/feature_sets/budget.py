@@ -23,6 +23,7 @@ class FeatureBudget(msgspec.Struct, frozen=True):
     algorithm: str
     features: tuple[str, ...]
     value: float  # mean reward with these features
+    margin: float  # two standard errors of it
     single: float  # mean reward of a single arm that is learned under the promise
     another: str | None  # the feature that would add most
     with_another: float | None
@@ -60,6 +61,7 @@ def _find_budget(promise: Variant, outcomes: PotentialOutcomes) -> FeatureBudget
         algorithm=name if names else "",
         features=names,
         value=unit(chain.last.value),
+        margin=2 * reward.span * chain.last.standard_error,
         single=unit(chain.sets[0].value),
         another=next((name for name in next_set.names if name not in names), None) if next_set else None,
         with_another=unit(next_set.value) if next_set else None,

@@ -31,11 +31,21 @@ class FeatureSet:
         """The mean gain over participants."""
         return float(self.by_person.mean())
 
+    @property
+    def standard_error(self) -> float:
+        """The standard error of the value, from participants and noise."""
+        return _standard_error(self.by_person, self.by_repeat)
+
     def is_clearly_better_than(self, other: "FeatureSet") -> bool:
         """Whether it adds more than `MIN_STANDARD_ERRORS` errors of the difference, from participants and noise."""
-        gains, noise = self.by_person - other.by_person, self.by_repeat - other.by_repeat
-        error = np.sqrt(gains.var() / len(gains) + noise.var(ddof=1) / len(noise))
+        gains = self.by_person - other.by_person
+        error = _standard_error(gains, self.by_repeat - other.by_repeat)
         return bool(gains.mean() > MIN_STANDARD_ERRORS * error)
+
+
+def _standard_error(by_person: Array, by_repeat: Array) -> float:
+    """Return the standard error of a mean gain over participants and repeats."""
+    return float(np.sqrt(by_person.var() / len(by_person) + by_repeat.var(ddof=1) / len(by_repeat)))
 
 
 def evaluate_set(outcomes: PotentialOutcomes, names: Sequence[str], spec: ArmsSpec | None) -> FeatureSet:

@@ -162,7 +162,7 @@ def test_the_next_step_of_a_draft_that_earns_less_than_one_option_says_so(tmp_pa
     frame = {"x": rng.random(1500).round(3).tolist(), "offer": rng.choice(["a", "b"], 1500).tolist()}
     frame |= {"won": rng.integers(0, 2, 1500).tolist()}
     choice = AlgorithmChoice("linear", {"linear": earned}, 0.4, 0.2, True, n_features=1, best_option="b")
-    monkeypatch.setattr("privateer_lab.drafting.draft_choice.choose_algorithm", lambda *_: choice)
+    monkeypatch.setattr("privateer_lab.drafting.draft_choice.choose_algorithm", lambda *_, **__: choice)
     spec_draft, path = draft(frame, arm="offer", reward="won", model=promise), tmp_path / "spec.toml"
     assert spec_draft.choice_notes == [choice.sentence, f"{choice.reason}."]
     step = spec_draft.next_step(path)
@@ -227,7 +227,7 @@ def test_a_draft_of_a_log_has_the_chosen_algorithm_and_cut_points(tmp_path, monk
     table = {"age": ages.round(2), "offer": np.array(["a", "b"])[arms], "bought": won.astype(int)}
     spec_draft = draft({name: values.tolist() for name, values in table.items()}, arm="offer", reward="bought")
     choice = AlgorithmChoice("additive", {"partition": 0.5, "additive": 0.6}, 0.5, 0.2, True, 0.7)
-    monkeypatch.setattr("privateer_lab.drafting.draft_choice.choose_algorithm", lambda *_: choice)
+    monkeypatch.setattr("privateer_lab.drafting.draft_choice.choose_algorithm", lambda *_, **__: choice)
     spec_draft.write(tmp_path / "spec.toml")
     text = (tmp_path / "spec.toml").read_text()
     assert 'name = "additive"' in text
@@ -260,7 +260,7 @@ def test_a_draft_whose_people_are_refused_says_so(tmp_path, monkeypatch, capsys)
     rows = ["age,class", *(f"{20 + row % 50},{'ab'[row % 2]}" for row in range(2000))]
     (tmp_path / "people.csv").write_text("\n".join(rows))
     monkeypatch.setattr(
-        "privateer_lab.drafting.draft_choice.choose_algorithm", lambda *_: SpecError("no", field="x", remedy="y")
+        "privateer_lab.drafting.draft_choice.choose_algorithm", lambda *_, **__: SpecError("no", field="x", remedy="y")
     )
     out = tmp_path / "spec.toml"
     arguments = ("spec-from", str(tmp_path / "people.csv"), "--label", "class", "--out", str(out))

@@ -143,6 +143,8 @@ def test_the_first_sentence_has_the_expected_rate_and_the_gain() -> None:
         "With 200,000 people, epsilon 1 and a shuffler you can expect a success rate (bought) of 5.40 % "
         "(± 0.05 points) instead of 5.10 % with the best single option, 'b'; by the end it is 5.50 %."
     )
+    sure = write_sentences(expect(row(0.054, margin_at_the_end=0.002)))[0]
+    assert sure.endswith("by the end it is 5.50 % (± 0.20 points).")
 
 
 def test_no_test_is_advised_where_fewer_features_gain() -> None:
@@ -196,6 +198,17 @@ def test_values_within_the_margin_compare_as_level() -> None:
     assert [expectation.compare_with_spec(row) for row in expectation.rows] == ["", "level", "better", "worse", ""]
 
 
+def test_a_difference_that_more_time_may_turn_is_no_verdict() -> None:
+    """Planted: a change whose runs ended after 2,000 of 200,000 people was called worse than the spec."""
+    other = {"kind": "algorithm", "change": "linear"}
+    short = expect(row(0.054), row(0.0522, **other, learned_from=2000), row(0.0558, **other, learned_from=2000))
+    assert [short.compare_with_spec(row) for row in short.rows] == ["", "cut short", "better"]
+    own = expect(row(0.0512, learned_from=2000), row(0.0558, **other), row(0.0494, **other))
+    assert [own.compare_with_spec(row) for row in own.rows] == ["", "cut short", "worse"]
+    assert own.has_gaining_change
+    assert "a success rate (bought) of at least 5.12 %" in write_sentences(own)[0]
+
+
 def test_people_whom_rounds_do_not_reach_are_not_learned_from() -> None:
     account = People(5700, not_asked=5000, out_of_reach=700)
     words = write_sentences(expect(row(0.054, learned_from=5000, reach=5000), people=account))
@@ -233,8 +246,8 @@ def test_a_gain_that_comes_late_is_said_and_no_test_is_advised() -> None:
     sentences = write_sentences(expect(row(0.108, gain=0.008, **late), single=0.1, best=0.3))
     assert sentences[0] == (
         "With 200,000 people, epsilon 1 and a shuffler you can expect a success rate (bought) of 10.8 % "
-        "(± 2.0 points), no sure gain above 10.0 % with the best single option, 'b'; by the end it is 19.0 %, so "
-        "choosing by context pays for people who come later."
+        "(± 2.0 points), no sure gain above 10.0 % with the best single option, 'b'; by the end it is 19.0 % (± "
+        "1.0 points), so choosing by context pays for people who come later."
     )
     unsure = write_sentences(
         expect(row(0.108, gain=0.008, **(late | {"margin_at_the_end": 0.1})), single=0.1, best=0.3)

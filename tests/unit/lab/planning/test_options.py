@@ -1,6 +1,7 @@
 """Options of a log that cost more than they add are left out of a draft, with a comment that restores them."""
 
 import tomllib
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,9 +11,11 @@ from privateer_core.policies.decisions import Arms
 from privateer_core.spec.arms import ArmsSpec
 from privateer_lab.cli.input_files import load_spec
 from privateer_lab.drafting.spec_draft import draft
+from privateer_lab.environments import environment_for
 from privateer_lab.environments.rows import RowPeople
-from privateer_lab.planning.algorithm_choice import AlgorithmChoice, choose_algorithm
-from privateer_lab.planning.expectation.partial_runs import KeptFeatures
+from privateer_lab.planning.algorithm_choice import AlgorithmChoice, _choose_subset, choose_algorithm
+from privateer_lab.planning.candidate_runs import Candidate, CandidateRuns
+from privateer_lab.planning.expectation.partial_runs import KeptFeatures, PartialRun, run_partially
 from privateer_lab.planning.feature_sets.afforded import with_features, with_options
 from privateer_lab.planning.feature_sets.options import select_options
 from privateer_lab.planning.feature_sets.outcomes import PotentialOutcomes, encode_cells
@@ -56,6 +59,17 @@ def of_estimates(contexts, rewards):
     )
 
 
+def test_the_best_options_for_all_are_those_with_the_highest_means():
+    """Planted: each half of a log has another best option of two near ones, so that one was left out for the third."""
+    gains = np.tile([0.1, 0.32, 0.33, 0.28], (4000, 1))
+    potential = PotentialOutcomes({}, gains, np.full(4000, 0.25), 0.25, 0.2)
+    potential.gains[potential.halves == 0, 1] += 0.02
+    potential.gains[potential.halves == 1, 1] -= 0.02
+    chosen = select_options(potential, (), lambda places: spec_of(places, (), "bandit"))
+    assert all({1, 2} <= set(options) for options in chosen)
+    assert chosen[1] == [1, 2]
+
+
 def test_options_that_are_best_for_nobody_are_left_out():
     """Planted: with no segments of their own b and c go, too."""
     for chosen in select_options(outcomes(6_000), ("job",), spec_of):
@@ -76,6 +90,35 @@ def test_choices_by_few_rows_earn_more_than_all_options():
     value_of_all = true_value(range(5))
     assert np.mean([true_value(places) for places in chosen]) > value_of_all + 0.01
     assert true_value([0, 3]) < value_of_all - 0.1
+
+
+@pytest.mark.parametrize(
+    ("gains", "has_gain", "is_kept"),
+    [
+        ([0.003, 0.001, 0.0, 0.004], False, True),
+        ([0.009, -0.006, 0.008, -0.006], False, False),
+        ([0.009, -0.006, 0.008, -0.006], True, True),
+        ([-0.009, 0.002, -0.008, -0.001], True, True),
+        ([-0.009, -0.006, -0.008, -0.006], True, False),
+    ],
+)
+def test_features_are_kept_if_they_clearly_earn_more_than_one_option_for_all(gains, has_gain, is_kept):
+    """Planted: the highest mean of few runs was taken for a gain; and where data show a gain, chance was a loss."""
+    spec, plain = spec_of(range(2)), spec_of(range(2), (), "bandit")
+    assert spec is not None
+    assert plain is not None
+    run = run_partially(plain.model_copy(update={"population": {"name": "bernoulli"}}), 0, 0.0)
+    assert isinstance(run, PartialRun)
+
+    def with_gain(gain):
+        regret = run.run.best_constant_regret - gain * run.run.choices
+        return replace(run, run=replace(run.run, regret=regret))
+
+    runs = CandidateRuns(spec, environment_for)
+    keys = [Candidate.from_spec(spec), Candidate.from_spec(plain)]
+    for key, values in zip(keys, (gains, [-0.003, -0.002, -0.004, -0.003]), strict=True):
+        runs.runs[key] = [*map(with_gain, values)]
+    assert _choose_subset(runs, keys, keys[0], has_gain=has_gain) == keys[not is_kept]
 
 
 def test_people_get_the_remaining_options():
