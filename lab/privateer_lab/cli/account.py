@@ -122,7 +122,7 @@ def amplification(
     limit: Annotated[float, Option(help="Largest local epsilon to consider.")] = 16.0,
     as_json: Json = False,
 ) -> None:
-    """Compute the largest local epsilon of one message whose shuffled batch keeps a promise."""
+    """Compute the largest local epsilon of a message whose shuffled batch keeps a promise."""
     if bound is Bound.BINARY:
         symbols = 2
     at_most_limit = 0 < epsilon < math.inf and epsilon <= limit <= 16

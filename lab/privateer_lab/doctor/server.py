@@ -101,7 +101,7 @@ def examine_server(settings: ServerSettings) -> Checkup:
 
 
 def _examine_data(checkup: Checkup, settings: ServerSettings, store_key: bytes | None) -> Agreement | None:
-    """Check store, journal and keys; return what both agree on, or None if one cannot be read."""
+    """Check store, journal and keys; return the agreement of the two databases, None if one cannot be read."""
     folder = settings.data / KEYS_FOLDER
     earlier_key_ids = {path.stem for path in folder.glob("*.key")}
     if settings.database:

@@ -18,7 +18,7 @@ from privateer_core.accounting.grouped_bits import grouped_delta, grouped_local_
 
 @cache
 def crowd_delta(epsilon: float, local_epsilon: float, ones: int, zeros: int) -> float:
-    """Delta among others of whom so many have bit 1 and bit 0: the worse sum over all counts."""
+    """Sum delta over all counts of a crowd, given its numbers of bits 1 and 0, in the worse direction."""
     p, e = 1 / (1 + math.exp(-local_epsilon)), math.exp(epsilon)
     others = np.convolve(
         stats.binom.pmf(np.arange(ones + 1), ones, p), stats.binom.pmf(np.arange(zeros + 1), zeros, 1 - p)

@@ -1,4 +1,4 @@
-"""Every effect has one decision and one reason, and decisions on a dropped arm stay."""
+"""Every effect has a decision and a reason, and decisions on a dropped arm stay."""
 
 from dataclasses import replace
 
