@@ -46,18 +46,18 @@ GAPS: Final = (
         "a proof that no coins are worse than the worst crowd of bits",
     ),
     Gap(
-        "a small batch",
-        lambda event: isinstance(event, ShuffledResponse | ShuffledSubset) and event.honest < 300,
+        "a small blanket",
+        lambda event: isinstance(event, ShuffledResponse | ShuffledSubset) and _mean_blanket(event) < 100,
         1.12,
         "the lemma shows which of the others' reports are their own symbols, which hide a participant, too",
         "the worst crowd of three symbols or more",
     ),
     Gap(
         "an arm group",
-        lambda event: isinstance(event, GroupedResponse) and event.share < 1,
-        1.04,
-        "the number of people in a group is rounded down to some sizes",
-        "more sizes, which take longer, or a proof that delta is convex in the size",
+        lambda event: isinstance(event, GroupedResponse),
+        1.12,
+        "the number of people in a group is rounded down, and the known attack has a crowd with one bit",
+        "more sizes, which take longer, or a proof that delta is convex in the size; the worst crowd's attack",
     ),
     Gap(
         "several reports",
@@ -68,6 +68,12 @@ GAPS: Final = (
     ),
 )
 """All bounds of shuffled messages that are not near, the first that applies."""
+
+
+def _mean_blanket(event: ShuffledResponse | ShuffledSubset) -> float:
+    """Return the mean number of messages that are uniform whatever the record says."""
+    symbols = event.symbols / event.own if isinstance(event, ShuffledSubset) else event.symbols
+    return event.honest * symbols / (math.exp(event.local_epsilon) + symbols - 1)
 
 
 def find_gap(event: Event) -> Gap | None:
