@@ -63,7 +63,8 @@ def ask_limits(spec: Spec, admin_url: str, shuffler_url: str) -> KnownLimits:
 
     def ask_service(service: str, url: str, field: str, kind: type[LimitsT]) -> LimitsT:
         try:
-            return msgspec.convert(request_json("GET", f"{url}/limits", field=field, timeout_seconds=_TIMEOUT_SECONDS), kind)
+            limits = request_json("GET", f"{url}/limits", field=field, timeout_seconds=_TIMEOUT_SECONDS)
+            return msgspec.convert(limits, kind)
         except msgspec.ValidationError:
             reason = "the answer is not a Privateer service's"
         except PrivateerError as error:
