@@ -3,6 +3,7 @@
 
 import { invalid, requireKnown } from "./errors.js";
 import { unscaleReward } from "./features.js";
+import { isObject } from "./inputs.js";
 import { clipNumber, isWithin } from "./numbers.js";
 
 const ADJUSTMENTS_MAX = 3;
@@ -35,7 +36,7 @@ export const listInputNames = ({ features, adjust }) => [...new Set([...features
 
 /** A person's values without the numbers that adjust the reward alone. @param {import("./spec.js").Spec} spec @param {Record<string, any>} values */
 export function selectFeatures({ adjust, features }, values) {
-  if (!adjust.size || values === null || typeof values !== "object") return values;
+  if (!adjust.size || !isObject(values)) return values;
   for (const name of adjust.keys()) {
     if (!Object.hasOwn(values, name)) throw invalid("missing: give it with the context, from before the choice, or null", name);
   }
@@ -88,7 +89,7 @@ export function computeOffset({ adjust, reward }, values) {
 export function adjustOutcome(outcome, spec, offset) {
   const bounds = spec.reward;
   if (!offset) return outcome;
-  if (outcome !== null && typeof outcome === "object") return { ...outcome, reward: adjustOutcome(outcome.reward, spec, offset) };
+  if (isObject(outcome)) return { ...outcome, reward: adjustOutcome(outcome.reward, spec, offset) };
   return clipNumber(unscaleReward(bounds, outcome), bounds.low, bounds.high) - offset;
 }
 

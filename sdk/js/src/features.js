@@ -4,6 +4,7 @@
 import { utf8 } from "./bytes.js";
 import { WORD, mix, scaleWord as share } from "./coins.js";
 import { invalid, requireKnown, refused } from "./errors.js";
+import { isObject } from "./inputs.js";
 import { clipNumber, isNumber, isWhole } from "./numbers.js";
 
 /**
@@ -179,7 +180,7 @@ export const listUnfit = (features, values) =>
 
 /** One person's columns. @param {Map<string, Feature>} features @param {Record<string, any>} values */
 export function encodeColumns(features, values) {
-  if (values === null || typeof values !== "object") throw invalid("give an object with a value for each feature", "context");
+  if (!isObject(values)) throw invalid("give an object with a value for each feature", "context");
   for (const name of Object.keys(values)) if (!features.has(name)) throw invalid("the experiment has no such feature", name);
   return [...features].flatMap(([name, feature]) => {
     if (!Object.hasOwn(values, name)) throw invalid("missing: give every feature a value, or null", name);

@@ -5,7 +5,7 @@ import { Policy, readPlayable } from "./algorithms/policy.js";
 import { findTrue } from "./arrays.js";
 import { Layout, UNIT, WORD, chooseClass, readSeed } from "./coins.js";
 import { requireKnown } from "./errors.js";
-import { isNumber } from "./numbers.js";
+import { isObject } from "./inputs.js";
 
 /** Parts of 65,536 of the coins that follow the policy; as many give the single option, if there is one, and the rest any. */
 const COMPARED = (7 * UNIT) / 16;
@@ -13,10 +13,9 @@ const COMPARED = (7 * UNIT) / 16;
 const [BY_CONTEXT, SINGLE, EITHER, ANY, KEYS, NO_OPTION] = [0, 1, 2, 3, 4, -1];
 /** What the same coins mean for the group, for any option, and for the key of a report. */
 const [GROUPS, OPTIONS, NAMES] = [0x67726f757073n, 0x6f7074696f6e73n, 0x6b657973n];
-const MIDDLE = 0.5;
 
 /** Whether a policy, as decoded, is one of these. @param {any} decoded */
-export const measuresGain = (decoded) => decoded !== null && typeof decoded === "object" && "by_context" in decoded;
+export const measuresGain = (decoded) => isObject(decoded) && "by_context" in decoded;
 
 export class GainPolicy extends Policy {
   /** @param {any} decoded the policy as decoded @param {import("./spec.js").Spec} spec @param {any} Kind the algorithm's own policies */
@@ -44,9 +43,7 @@ export class GainPolicy extends Policy {
     const layout = Layout.read(mechanism.layout);
     const about = layout.keys === KEYS && layout.groups === 1;
     requireKnown(nobody && isKnownArm && isWithinPeople && about);
-    const { kind, base_rate, low, high } = spec.reward;
-    const usual = isNumber(base_rate) ? (base_rate - low) / (high - low) : MIDDLE;
-    this.asked = { keys: KEYS, expected: kind === "numeric" || spec.trust.curated ? usual : null, beside: false };
+    this.asked = { keys: KEYS, expected: spec.reward.kind === "numeric" || spec.trust.curated ? spec.expectedReward : null, beside: false };
   }
 
   /** Whether a mechanism tells what the round asks. @param {any} mechanism */

@@ -5,12 +5,15 @@ import { isNumber } from "./numbers.js";
 
 const EXACT = 2n ** 53n;
 
+/** @param {any} value @returns {value is Record<string, any>} */
+export const isObject = (value) => value !== null && typeof value === "object";
+
 /** What a policy reads as a number if the value is one. @param {any} value @returns {any} */
 export const toNumber = (value) => (typeof value === "bigint" && value >= -EXACT && value <= EXACT ? Number(value) : value);
 
 /** The same of each value of an object. @template T @param {T} values @returns {T} */
 export const toPlainValues = (values) => {
-  if (values === null || typeof values !== "object" || Array.isArray(values)) return toNumber(values);
+  if (!isObject(values) || Array.isArray(values)) return toNumber(values);
   return /** @type {T} */ (Object.fromEntries(Object.entries(values).map(([name, value]) => [name, toNumber(value)])));
 };
 
@@ -22,7 +25,7 @@ const isOutcome = (value) => typeof value === "boolean" || isNumber(value);
  * @param {any} outcome @param {import("./spec.js").Spec} spec
  */
 export function unfitOutcome(outcome, { guardrails }) {
-  const isSeveral = guardrails.length > 0 && outcome !== null && typeof outcome === "object";
+  const isSeveral = guardrails.length > 0 && isObject(outcome);
   const names = ["reward", ...guardrails];
   const fits = isSeveral
     ? Object.keys(outcome).length === names.length && names.every((name) => isOutcome(outcome[name]))

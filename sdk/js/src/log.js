@@ -59,8 +59,8 @@ export async function verifySigner(header, body, knownKeys) {
   return key;
 }
 
-/** What stops a device: a fork, which signatures prove, and an old head, which somebody in between may repeat. All else is unsigned. */
-const CONTRADICTIONS = ["log-forked", "log-rollback"];
+/** What stops a device: an old head, which somebody in between may repeat, and a fork, which signatures prove. All else is unsigned. */
+const CONTRADICTIONS = ["log-rollback", "log-forked"];
 
 /** Whether evidence is of a server that contradicted itself; null: nothing is known. @param {string | null} evidence */
 export const findContradiction = (evidence) => evidence !== null && !JSON.parse(evidence).answered && CONTRADICTIONS.includes(JSON.parse(evidence).problem);
@@ -69,7 +69,7 @@ export const findContradiction = (evidence) => evidence !== null && !JSON.parse(
 export const isRollback = (evidence) => findContradiction(evidence) && JSON.parse(evidence ?? "").problem === "log-rollback";
 
 /** How strong evidence is. @param {string} evidence */
-const rankEvidence = (evidence) => ["log-rollback", "log-forked"].indexOf(JSON.parse(evidence).problem);
+const rankEvidence = (evidence) => CONTRADICTIONS.indexOf(JSON.parse(evidence).problem);
 
 /** Whether evidence is kept in the place of what there is: the stronger, and of like ones the first to stand. @param {string} evidence @param {string | null} before */
 export const outweighs = (evidence, before) =>

@@ -4,7 +4,7 @@
 import { adjustOutcome, selectFeatures, encodeNumbers, computeOffset } from "./adjustment.js";
 import { checkAgreement, requireAgreement } from "./agreement.js";
 import { ALGORITHMS } from "./algorithms/index.js";
-import { hex, concatBytes } from "./bytes.js";
+import { hex, concatBytes, json } from "./bytes.js";
 import { PrivateerError, requireKnown, malformed, refused } from "./errors.js";
 import { readArm, readArmCount, isDue } from "./choice.js";
 import { encodeColumns } from "./features.js";
@@ -50,16 +50,16 @@ export class Participation {
   constructor(publication, name, limits, paused) {
     const { round, policy, drain } = publication;
     this.round = round;
-    this.spec = new Spec(publication.spec);
+    this.spec = new Spec(json(publication.spec), ALGORITHMS);
     this.terms = policy?.terms;
-    const Kind = ALGORITHMS.get(this.spec.algorithm);
-    if (!Kind) throw refused("this client does not know the algorithm", "algorithm");
+    const { Kind } = this.spec;
     requireKnown(this.spec.arms.length, "experiment.arms");
     const named = this.spec.groupsArms || this.spec.asAlone;
     requireKnown(!named || Kind.ARMS.includes(this.spec.privacy.arm_visibility), "privacy.arm_visibility");
     requireKnown(this.terms?.mechanism);
     const measures = measuresGain(policy);
-    const serving = this.spec.trust.serves[measures ? "hits" : Kind.QUESTION];
+    const question = /** @type {import("./trust.js").Question} */ (measures ? "hits" : Kind.QUESTION);
+    const serving = this.spec.trust.serves[question];
     this.mechanism = round.batchSize > 0 ? makeMechanism(serving, this.terms.mechanism) : null;
     /** @type {import("./algorithms/index.js").Policy | GainPolicy} */
     this.policy = measures ? new GainPolicy(policy, this.spec, Kind) : new Kind(policy, this.spec);

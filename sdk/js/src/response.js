@@ -2,7 +2,7 @@
 /** Randomized response and subset selection, whose probabilities are certified in exact integers. */
 
 import { requirePossible } from "./errors.js";
-import { isWhole, isWithin } from "./numbers.js";
+import { isPositive, isWhole } from "./numbers.js";
 
 const WORD = 1n << 64n;
 
@@ -10,7 +10,7 @@ const WORD = 1n << 64n;
 class Response {
   /** @param {number} epsilon pure local privacy of a symbol @param {number} symbols size of the alphabet @param {number} nOwn how many symbols are a person's own */
   constructor(epsilon, symbols, nOwn) {
-    requirePossible(epsilon > 0 && isWithin(epsilon, 0, 30), "epsilon");
+    requirePossible(isPositive(epsilon, 30), "epsilon");
     requirePossible(isWhole(symbols, 2, 32_768), "symbols");
     requirePossible(nOwn >= 1 && nOwn < symbols, "own");
     this.symbols = BigInt(symbols);

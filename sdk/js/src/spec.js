@@ -2,11 +2,11 @@
 /** What a device reads in a spec. */
 
 import { adjustments } from "./adjustment.js";
-import { json } from "./bytes.js";
 import { computeWindowEnd } from "./choice.js";
 import { requireKnown, refused } from "./errors.js";
-import { makeFeatures, makeArmFeatures } from "./features.js";
-import { isWhole, isWithin } from "./numbers.js";
+import { makeFeatures } from "./features.js";
+import { isObject } from "./inputs.js";
+import { isNumber, isPositive, isWhole, isWithin } from "./numbers.js";
 import { TRUST, drawsOne, hidesArms } from "./trust.js";
 
 /** @typedef {{model: string, epsilon: number | null, delta: number, arm_visibility: string, min_batch: number, honest_fraction: number,
@@ -15,25 +15,24 @@ import { TRUST, drawsOne, hidesArms } from "./trust.js";
 const PERIOD_MIN = 3600;
 const REPORTS_MAX = 1000;
 const EPSILON_MAX = 16;
-const ACTIONS_MAX = 20_000;
-const DIMENSION_MAX = 64;
+/** The mean reward that is expected where the spec says none. */
+const MIDDLE = 0.5;
 
 export class Spec {
-  /** @param {Uint8Array<ArrayBuffer>} body JSON */
-  constructor(body) {
-    const document = json(body);
+  /** @param {any} document JSON as decoded @param {Map<string, any>} kinds of policies, by the names of algorithms */
+  constructor(document, kinds) {
     const { experiment, reward, privacy, algorithm } = document;
-    requireKnown([experiment, reward, privacy, algorithm].every((table) => table && typeof table === "object"), "spec");
+    requireKnown([experiment, reward, privacy, algorithm].every(isObject), "spec");
     this.name = /** @type {string} */ (experiment.name);
-    this.algorithm = /** @type {string} */ (algorithm.name);
+    /** The policies of the algorithm. @type {any} */
+    this.Kind = kinds.get(algorithm.name);
+    if (!this.Kind) throw refused("this client does not know the algorithm", "algorithm");
     /** The section `[algorithm]`. @type {any} */
     this.table = algorithm;
     /** Names of the arms; none where people get points, or everybody the same actions. */
     this.arms = /** @type {string[]} */ (experiment.arms ?? []);
     const named = Array.isArray(this.arms) && this.arms.every((arm) => typeof arm === "string");
     requireKnown(named && (!experiment.arms || this.arms.length >= 2), "experiment.arms");
-    this.domain = document.domain ?? null;
-    this.options = this.arms.length ? this.arms : listOptions(document);
     this.retired = /** @type {string[]} */ (experiment.retired_arms ?? []);
     this.playable = this.arms.map((arm) => !this.retired.includes(arm));
     this.reward = /** @type {{low: number, high: number, default?: number | null, kind?: string, base_rate?: number | null}} */ (reward);
@@ -44,7 +43,7 @@ export class Spec {
     this.trust = TRUST[privacy.model];
     this.checkPromise();
     this.tables = document.context?.features ?? {};
-    this.features = isTables(this.tables) ? makeFeatures(this.tables) : makeArmFeatures(document.context, this.arms);
+    this.features = this.readFeatures(document);
     this.columns = [...this.features.values()].reduce((sum, entry) => sum + entry.columns, 0);
     this.sources = /** @type {string[]} */ ((document.sources ?? []).map((/** @type {any} */ entry) => entry.name));
     this.segments = document.segments ?? null;
@@ -59,13 +58,23 @@ export class Spec {
     this.meanings = new Map();
   }
 
+  /** The features, of which each has a table of its own. @param {any} _document */
+  readFeatures(_document) {
+    requireKnown(this.hasTables, "context.features");
+    return makeFeatures(this.tables);
+  }
+
+  /** Whether features are those of a person, not of each arm. */
+  get hasTables() {
+    return isObject(this.tables) && !Array.isArray(this.tables);
+  }
+
   /** Refuse a promise out of the range that is certified. */
   checkPromise() {
     const { epsilon, delta, arm_visibility: visibility, honest_fraction, min_batch, local_epsilon_max } = this.privacy;
-    const within = (/** @type {any} */ entry, /** @type {number} */ limit) => entry > 0 && isWithin(entry, 0, limit);
-    const promised = this.trust.promises ? within(epsilon, EPSILON_MAX) : epsilon === null;
+    const promised = this.trust.promises ? isPositive(epsilon, EPSILON_MAX) : epsilon === null;
     const small = isWithin(delta, 0, 0.5) && delta < 0.5;
-    const crowd = within(honest_fraction, 1) && isWhole(min_batch) && within(local_epsilon_max, EPSILON_MAX);
+    const crowd = isPositive(honest_fraction, 1) && isWhole(min_batch) && isPositive(local_epsilon_max, EPSILON_MAX);
     // Where a curator sees records no report is private by itself.
     const isKnownVisibility = ["visible", "hidden"].includes(visibility)
       || (["as-local", "grouped"].includes(visibility) && !(this.trust.curated && this.trust.promises));
@@ -82,6 +91,12 @@ export class Spec {
   /** Epsilon of the promise; infinite where nothing is promised. */
   get bound() {
     return this.privacy.epsilon ?? Infinity;
+  }
+
+  /** The mean reward that is expected, from 0 to 1. */
+  get expectedReward() {
+    const { base_rate, low, high } = this.reward;
+    return isNumber(base_rate) ? (base_rate - low) / (high - low) : MIDDLE;
   }
 
   /** Whether reports hide the arm as they hide the bin. */
@@ -131,15 +146,4 @@ export class Spec {
     this.meanings.set(arms, meaning);
     return meaning;
   }
-}
-
-/** Whether features are those of a person, each with a table of its own. @param {any} isKnownVisibility */
-const isTables = (isKnownVisibility) => typeof isKnownVisibility === "object" && !Array.isArray(isKnownVisibility);
-
-/** What can be chosen where there are no arms: rows of actions, or coordinates of points. @param {any} told @returns {string[]} */
-function listOptions({ actions, domain }) {
-  const rows = Number(actions?.vectors?.length ?? actions?.count ?? 0);
-  const coordinates = Number(domain?.dimension ?? 0);
-  requireKnown(rows <= ACTIONS_MAX && coordinates <= DIMENSION_MAX, "actions");
-  return actions ? Array.from({ length: rows }, (_, row) => String(row)) : Array.from({ length: coordinates }, (_, i) => `x${i + 1}`);
 }

@@ -2,7 +2,8 @@
 /** Bounded vectors: clipped on the device, on an integer grid. */
 
 import { requireKnown } from "./errors.js";
-import { isWhole, isWithin } from "./numbers.js";
+import { isPositive, isWhole } from "./numbers.js";
+import { roundToInteger } from "./sampling/rounding.js";
 
 /** Grid points per unit of the bound. */
 export const GRID = 1 << 14;
@@ -27,7 +28,7 @@ export class Ball {
   /** @param {any} decoded */
   constructor(decoded) {
     const { norm, bound, coordinates } = decoded ?? {};
-    requireKnown(norm === "l2" && bound > 0 && isWithin(bound, 0, Number.MAX_VALUE) && isWhole(coordinates, 1, COORDINATES_MAX), "ball");
+    requireKnown(norm === "l2" && isPositive(bound) && isWhole(coordinates, 1, COORDINATES_MAX), "ball");
     this.bound = /** @type {number} */ (bound);
     this.coordinates = /** @type {number} */ (coordinates);
   }
@@ -52,10 +53,6 @@ export class Ball {
   /** As integers, rounded at random so that nothing is moved on average. @param {number[]} vector @param {import("./platform.js").Noise} noise */
   onGrid(vector, noise) {
     const words = noise(vector.length);
-    return this.clip(vector).map((entry, i) => {
-      const scaled = entry / this.step;
-      const low = Math.floor(scaled);
-      return low + (Number(words[i] >> 11n) * 2 ** -53 < scaled - low ? 1 : 0);
-    });
+    return this.clip(vector).map((entry, i) => roundToInteger(entry / this.step, words[i]));
   }
 }

@@ -3,9 +3,9 @@
 
 import { readArray, readList } from "../arrays.js";
 import { SlotLayout, chooseClass, isRising, readSeed } from "../coins.js";
-import { requireKnown } from "../errors.js";
+import { formatFields, requireKnown } from "../errors.js";
 import { CellPairs, FeatureSums, NamedSymbol } from "../mechanisms/index.js";
-import { isWhole, isWithin } from "../numbers.js";
+import { isPositive, isWhole } from "../numbers.js";
 import { Questions } from "./additive/cells.js";
 import { CoinArms, startsFromLevels } from "./additive/coin-arms.js";
 import { Policy, readPlayable } from "./policy.js";
@@ -57,17 +57,14 @@ export class AdditivePolicy extends Policy {
     const parted = edges.length === questions.count - 1 && isRising(edges);
     // Where nobody is asked there are no groups that coins could name.
     const planned = (this.plan !== null) === startsFromLevels(spec) && (decoded.terms.batch_size > 0 || !this.plan?.given);
-    const bounded = this.below > 0 && isWithin(this.below, 0, 1) && (this.plan === null || this.below === 1);
+    const bounded = isPositive(this.below, 1) && (this.plan === null || this.below === 1);
     requireKnown(isSamePlan && hasDraws && parted && planned && bounded);
   }
 
   /** Whether a mechanism tells what the round asks. @param {any} mechanism */
   fits(mechanism) {
     const arms = this.playable.length;
-    if (mechanism instanceof FeatureSums) {
-      const isSame = mechanism.arms === arms && mechanism.sizes.join() === this.questions.sizes.join();
-      return isSame && mechanism.countsArms === this.countsArms && mechanism.below === this.below;
-    }
+    if (mechanism instanceof FeatureSums) return formatFields(mechanism, { arms, sizes: this.questions.sizes, countsArms: this.countsArms, below: this.below });
     if (mechanism.constructor === CellPairs) {
       this.layout = new SlotLayout(mechanism.layout.seed, [this.edges], this.questions.count);
       this.asksOne = true;

@@ -6,13 +6,12 @@ import { readList } from "../arrays.js";
 import { SlotLayout, UNIT } from "../coins.js";
 import { requireKnown } from "../errors.js";
 import { scaleReward } from "../features.js";
+import { isObject } from "../inputs.js";
 import { isNumber, isWhole } from "../numbers.js";
 import { Policy } from "./policy.js";
 
 /** By how many units of coins rounding may move an arm in one question beside another. */
 const UNITS = 2;
-/** The mean reward that is expected where the spec says none, from 0 to 1. */
-const RATE = 0.5;
 
 /** @typedef {{share: number, fact: number | null, everybody: boolean}} Question what coins may ask; see docs/foreign-clients/policies-trial.md */
 
@@ -80,9 +79,7 @@ export class TrialPolicy extends Policy {
     const keys = layout.keys * answers * (this.freshCoins ? this.arms : 1);
     const rows = (/** @type {number} */ key) => (this.freshCoins ? [] : layout.thresholds[Math.floor(key / answers)]);
     const isSameLayout = reported.keys === keys && reported.thresholds.every((row, key) => row.join() === rows(key).join());
-    const { kind, base_rate, low, high } = spec.reward;
-    const expected = isNumber(base_rate) ? (base_rate - low) / (high - low) : RATE;
-    this.asked = { keys, expected: kind === "numeric" ? expected : null, beside: this.learned.length < open };
+    this.asked = { keys, expected: spec.reward.kind === "numeric" ? spec.expectedReward : null, beside: this.learned.length < open };
     const asks = isSameLayout && reported.seed === layout.seed && this.freshCoins === namesArms && (decoded.terms.mechanism.buckets ?? 1) <= keys;
     requireKnown(asks || decoded.terms.batch_size === 0);
   }
@@ -98,7 +95,7 @@ export class TrialPolicy extends Policy {
     const hasKnownFacts = questions.every((each) => each.fact === null || isWhole(each.fact, 0, this.guardrails.length));
     let end = 0;
     const ends = questions.map((each) => Math.round((end += each.share) * UNIT));
-    if (!hasKnownFacts || (questions.length && (ends[ends.length - 1] !== UNIT || (this.freshCoins && questions.length)))) return false;
+    if (!hasKnownFacts || (questions.length && (ends[ends.length - 1] !== UNIT || this.freshCoins))) return false;
     return layout.thresholds.every((row) => {
       const edges = [0, ...row, UNIT];
       const first = (/** @type {number} */ arm) => edges[arm + 1] / ends[0];
@@ -131,7 +128,7 @@ export class TrialPolicy extends Policy {
    * @param {any} decoded @param {import("../spec.js").Spec} spec
    */
   read(decoded, spec) {
-    const isSeveral = this.guardrails.length > 0 && decoded !== null && typeof decoded === "object";
+    const isSeveral = this.guardrails.length > 0 && isObject(decoded);
     const all = isSeveral ? decoded : { reward: decoded };
     const isYes = (/** @type {any} */ value) => value === true || (isNumber(value) && value >= 0.5);
     return [scaleReward(spec.reward, all.reward), ...this.guardrails.map((name) => (isYes(all[name]) ? 1 : 0))];

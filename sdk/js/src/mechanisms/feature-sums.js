@@ -3,17 +3,16 @@
 
 import { concatBytes, encodeLittleEndian } from "../bytes.js";
 import { requireKnown, requirePossible } from "../errors.js";
-import { isNumber, isWhole, isWithin } from "../numbers.js";
+import { clipNumber, isNumber, isPositive, isWhole } from "../numbers.js";
 import { normalCurve } from "../privacy/curves.js";
-import { samplingCost } from "../sampling/normal.js";
-import { Mechanism } from "./symbols.js";
+import { isDrawable, samplingCost } from "../sampling/normal.js";
+import { roundToInteger } from "../sampling/rounding.js";
+import { Mechanism, isBoolean } from "./symbols.js";
 
 /** Steps of a value of 1 in a record. */
 const GRID = 1 << 12;
 const SCALE_MAX = 1 << 16;
 const COORDINATES_MAX = 1 << 20;
-/** Noise that is drawn with all digits. */
-const [DEVIATION_MIN, DEVIATION_MAX] = [256, 2 ** 40];
 const ROUNDING = 1 + 2 ** -40;
 
 /** @param {any} list @param {number} least @param {number} most */
@@ -29,14 +28,14 @@ export class FeatureSums extends Mechanism {
   constructor(decoded) {
     super(decoded, {
       arms: (entry) => isWhole(entry, 1, COORDINATES_MAX), sizes: (entry) => isWholes(entry, 1, COORDINATES_MAX), value_scales: isScales, count_scales: isScales,
-      counts_arms: (entry) => typeof entry === "boolean", below: isNumber, standard_deviation: isNumber,
+      counts_arms: isBoolean, below: isNumber, standard_deviation: isNumber,
     });
     const { arms, sizes, value_scales: values, count_scales: counts, counts_arms: countsArms, below, standard_deviation: deviation } = decoded;
     const coordinates = sizes.reduce((/** @type {number} */ sum, /** @type {number} */ size) => sum + size, 0) * (arms + (countsArms ? arms : 1));
     const isPossible = values.length === sizes.length && counts.length === sizes.length && values.some((/** @type {number} */ scale) => scale > 0);
     requirePossible(isPossible && coordinates <= COORDINATES_MAX, "sizes");
-    requirePossible(below > 0 && below <= 1, "below");
-    requirePossible(deviation === 0 || isWithin(deviation, DEVIATION_MIN, DEVIATION_MAX), "standard_deviation");
+    requirePossible(isPositive(below, 1), "below");
+    requirePossible(deviation === 0 || isDrawable(deviation), "standard_deviation");
     this.arms = /** @type {number} */ (arms);
     this.sizes = /** @type {number[]} */ (sizes);
     this.scales = /** @type {[number, number][]} */ (values.map((/** @type {number} */ value, /** @type {number} */ i) => [value, counts[i]]));
@@ -67,9 +66,7 @@ export class FeatureSums extends Mechanism {
   /** @param {import("./index.js").Contribution} contribution @param {import("../platform.js").Noise} noise */
   randomize({ arm = 0, answers = [], value }, noise) {
     requireKnown(Number.isFinite(value), "value");
-    const scaled = GRID * Math.max(-this.below, Math.min(1, value));
-    const low = Math.floor(scaled);
-    const rounded = low + (Number(noise(1)[0] >> 11n) * 2 ** -53 < scaled - low ? 1 : 0);
+    const rounded = roundToInteger(GRID * clipNumber(value, -this.below, 1), noise(1)[0]);
     return concatBytes(
       encodeLittleEndian(indexSize(this.arms), arm), encodeLittleEndian(2, rounded), ...answers.map((answer) => encodeLittleEndian(this.answerSize, answer)),
     );

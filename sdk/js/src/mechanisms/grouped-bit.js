@@ -6,7 +6,8 @@ import { refused } from "../errors.js";
 import { groupedCurve } from "../privacy/curves.js";
 import { RandomizedResponse } from "../response.js";
 import { isNumber } from "../numbers.js";
-import { Mechanism, isBelow, isThere, encodeReport } from "./symbols.js";
+import { isBelow } from "../sampling/rounding.js";
+import { Mechanism, isThere, encodeReport } from "./symbols.js";
 
 const SYMBOLS = 2;
 /** Binary digits of the shares that a promise counts on. */

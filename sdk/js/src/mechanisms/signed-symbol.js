@@ -2,14 +2,14 @@
 /** One signed symbol for keyed means. */
 
 import { Layout, chooseBucket, sign } from "../coins.js";
-import { KeyedSymbol, isInteger } from "./symbols.js";
+import { KeyedSymbol, isBoolean, isInteger } from "./symbols.js";
 
 export class SignedSymbol extends KeyedSymbol {
   static TYPE = "signed-symbol";
 
   /** @param {any} decoded the mechanism of the terms */
   constructor(decoded) {
-    super(decoded, { buckets: isInteger, elsewhere: (value) => typeof value === "boolean" }, 2 * Math.max(0, decoded.buckets) + (decoded.elsewhere ? 1 : 0));
+    super(decoded, { buckets: isInteger, elsewhere: isBoolean }, 2 * Math.max(0, decoded.buckets) + (decoded.elsewhere ? 1 : 0));
     this.layout = Layout.read(decoded.layout);
     this.buckets = decoded.buckets;
     this.elsewhere = decoded.elsewhere;

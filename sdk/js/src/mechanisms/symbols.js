@@ -6,21 +6,16 @@ import { requireKnown } from "../errors.js";
 import { isNumber, isWhole } from "../numbers.js";
 import { pureCurve, shuffledCurve } from "../privacy/curves.js";
 import { RandomizedResponse } from "../response.js";
-
-/** True with the probability of a value in [0, 1]. @param {number} value @param {bigint} word */
-export const isBelow = (value, word) => Number(word >> 11n) * 2 ** -53 < value;
+import { roundToInteger } from "../sampling/rounding.js";
 
 /** A value in [0, 1] as a whole number of steps, whose mean it is. @param {number} value @param {number} steps @param {bigint} word */
-export function roundRandomly(value, steps, word) {
-  const place = steps * value;
-  const below = Math.min(Math.floor(place), steps - 1);
-  return below + (isBelow(place - below, word) ? 1 : 0);
-}
+export const roundRandomly = (value, steps, word) => Math.min(roundToInteger(steps * value, word), steps);
 
 /** Coins and symbol. @param {number} slot @param {number} symbol */
 export const encodeReport = (slot, symbol) => concatBytes(encodeLittleEndian(4, slot), encodeLittleEndian(2, symbol));
 
 export const isInteger = (/** @type {any} */ value) => isWhole(value);
+export const isBoolean = (/** @type {any} */ value) => typeof value === "boolean";
 export const isThere = (/** @type {any} */ value) => value !== undefined;
 
 /** What randomizes a person's report. */

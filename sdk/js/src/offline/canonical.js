@@ -1,6 +1,8 @@
 // @ts-check
 /** JSON as RFC 8785 has it: one text for one document, so that a digest of it means the same to everybody. */
 
+import { isObject } from "../inputs.js";
+
 /**
  * The canonical text of a value of JSON. Keys are in the order of their UTF-16 code units; numbers and text are written
  * as the language itself writes them.
@@ -8,7 +10,7 @@
  */
 export function formatCanonical(value) {
   if (Array.isArray(value)) return `[${value.map(formatCanonical).join(",")}]`;
-  if (value !== null && typeof value === "object") {
+  if (isObject(value)) {
     const rows = Object.keys(value).sort().map((key) => `${formatText(key)}:${formatCanonical(value[key])}`);
     return `{${rows.join(",")}}`;
   }

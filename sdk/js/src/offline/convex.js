@@ -14,7 +14,7 @@ const SHORTEST = 1e-9;
 const SIDE = 20n;
 
 export class ConvexDecider {
-  /** @param {any} decoded the policy as decoded @param {import("../spec.js").Spec} spec */
+  /** @param {any} decoded the policy as decoded @param {import("./spec.js").DeciderSpec} spec */
   constructor(decoded, spec) {
     this.version = decoded.version;
     this.cohort = "";
@@ -30,7 +30,7 @@ export class ConvexDecider {
     this.check(spec, decoded.terms.batch_size);
   }
 
-  /** @param {import("../spec.js").Spec} spec @param {number} batch */
+  /** @param {import("./spec.js").DeciderSpec} spec @param {number} batch */
   check(spec, batch) {
     const { centre, axes, layout, domain } = this;
     const shaped = [centre, axes, ...axes].every((coordinate) => coordinate.length === domain.dimension);

@@ -3,6 +3,7 @@
 
 import { hex, json, utf8 } from "../bytes.js";
 import { unusable } from "../errors.js";
+import { isObject } from "../inputs.js";
 import { sha256 } from "../sealing.js";
 import { formatCanonical } from "./canonical.js";
 
@@ -15,7 +16,7 @@ const STATUSES = ["open", "paused", "draining", "stopped", "finished", "failed"]
 /** @param {any} value */
 const isText = (value) => typeof value === "string";
 /** @param {any} value */
-const isTable = (value) => value !== null && typeof value === "object" && !Array.isArray(value);
+const isTable = (value) => isObject(value) && !Array.isArray(value);
 /** @param {any} value */
 const isBase64 = (value) => isText(value) && value.length % 4 === 0 && /^[A-Za-z0-9+/]*={0,2}$/.test(value);
 

@@ -8,7 +8,7 @@ import { requireKnown } from "../errors.js";
 const isRising = (rows) => rows.length > 0 && rows.every((row, i) => i === 0 || rows[i - 1] < row);
 
 export class PhasedDecider {
-  /** @param {any} decoded the policy as decoded @param {import("../spec.js").Spec} spec */
+  /** @param {any} decoded the policy as decoded @param {import("./spec.js").DeciderSpec} spec */
   constructor(decoded, spec) {
     this.version = decoded.version;
     this.cohort = "";

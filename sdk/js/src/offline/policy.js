@@ -4,16 +4,17 @@
 import { selectFeatures, listInputNames } from "../adjustment.js";
 import { checkAgreement } from "../agreement.js";
 import { ALGORITHMS } from "../algorithms/index.js";
-import { PrivateerError, invalid, refused, unusable } from "../errors.js";
+import { json } from "../bytes.js";
+import { PrivateerError, invalid, unusable } from "../errors.js";
 import { encodeColumns, listUnfit } from "../features.js";
 import { toPlainValues } from "../inputs.js";
 import { coins as drawn } from "../platform.js";
 import { readPublication } from "../publication.js";
-import { Spec } from "../spec.js";
 import { ConvexDecider } from "./convex.js";
 import { readExport } from "./document.js";
 import { PhasedDecider } from "./phased.js";
 import { SparseDecider } from "./sparse.js";
+import { DeciderSpec } from "./spec.js";
 
 /** Policies that decide here; this client takes part in rounds of all but the last three. @type {Map<string, any>} */
 const DECIDERS = new Map(
@@ -55,9 +56,8 @@ export class OfflinePolicy {
   /** @param {import("./document.js").Export} document @param {Awaited<ReturnType<typeof readPublication>>} publication
    * @param {(message: string) => void} warn */
   constructor(document, { round, spec: body, policy, drain }, warn) {
-    this.spec = new Spec(body);
-    const Kind = DECIDERS.get(this.spec.algorithm);
-    if (!Kind) throw refused("this client does not know the algorithm", "algorithm");
+    this.spec = new DeciderSpec(json(body), DECIDERS);
+    const { Kind } = this.spec;
     const decider = new Kind(policy, this.spec);
     /** @type {any} */
     this.decider = drain === null ? decider : new Kind(drain, this.spec);

@@ -14,11 +14,14 @@ const WORD = 1n << 64n;
 /** What drawing so many numbers adds to delta, for epsilon up to 30. @param {number} count */
 export const samplingCost = (count) => (count + 2) * COST;
 
+/** Whether noise of a deviation, in grid units, is drawn with all digits. @param {number} deviation */
+export const isDrawable = (deviation) => deviation >= LEAST && deviation <= MOST;
+
 /** Draws integers distributed as a normal variable rounded to the nearest one. */
 export class RoundedNormal {
   /** @param {number} deviation in grid units */
   constructor(deviation) {
-    requirePossible(deviation >= LEAST && deviation <= MOST, "standard_deviation");
+    requirePossible(isDrawable(deviation), "standard_deviation");
     this.deviation = deviation;
     this.width = 2 ** Math.max(0, Math.floor(Math.log2(deviation / 64)));
     const bins = Math.ceil((REACH * deviation) / this.width);

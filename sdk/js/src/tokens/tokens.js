@@ -5,6 +5,7 @@ import { concatBytes, areEqualBytes } from "../bytes.js";
 import { PrivateerError, refused } from "../errors.js";
 import { ask, readSlug } from "../exchange.js";
 import { sha256 } from "../sealing.js";
+import { Issuance } from "./issuance.js";
 import { DIRECTORY, isValid, readDirectory } from "./keys.js";
 import { SIGNATURE_SIZE, encodeChallenge, drawToken, finishToken, keyIdOf, tokenMark, serverName } from "./token.js";
 
@@ -38,6 +39,7 @@ export class Tokens {
     this.identity = client.identity(name);
     this.issuer = issuer.url;
     this.attest = issuer.attest;
+    this.tokenStore = new Issuance(client.ledger, client.clock);
   }
 
   /**
@@ -45,7 +47,7 @@ export class Tokens {
    * @param {string} endpoint @param {number} count @param {number} seconds for each request
    */
   async fill(endpoint, count, seconds) {
-    const missing = count - (await this.client.tokenStore.count(this.identity, endpoint));
+    const missing = count - (await this.tokenStore.count(this.identity, endpoint));
     if (missing <= 0) return;
     const { good } = await this.keys(this.client.baseOf(endpoint), seconds);
     await this.get(endpoint, missing, count, good, seconds);
@@ -58,8 +60,7 @@ export class Tokens {
    * @param {Sealed} report @param {number} seconds for each request
    */
   async replace(report, seconds) {
-    const { identity } = this;
-    const { tokenStore } = this.client;
+    const { identity, tokenStore } = this;
     const { endpoint } = report;
     const token = await tokenStore.tied(identity, report);
     if (!token) return;
@@ -85,8 +86,7 @@ export class Tokens {
    * @param {TokenKey[]} keys @param {number} seconds for each request
    */
   async get(endpoint, missing, count, keys, seconds) {
-    const { identity } = this;
-    const { tokenStore } = this.client;
+    const { identity, tokenStore } = this;
     const digest = await this.digest(endpoint);
     await tokenStore.keepOnly(identity, endpoint, digest);
     const reusable = await this.stillValid(await tokenStore.pending(identity, endpoint), keys);
@@ -98,7 +98,7 @@ export class Tokens {
   /** The tokens that were asked for before and may still be signed; forget the others. @param {PendingToken[]} pending @param {TokenKey[]} keys */
   async stillValid(pending, keys) {
     const isKnown = (/** @type {PendingToken} */ token) => keys.some(({ id }) => areEqualBytes(id, keyIdOf(token)));
-    for (const token of pending) if (!isKnown(token)) await this.client.tokenStore.drop(this.identity, token);
+    for (const token of pending) if (!isKnown(token)) await this.tokenStore.drop(this.identity, token);
     return pending.filter(isKnown);
   }
 
@@ -145,7 +145,7 @@ export class Tokens {
     const token = await finishToken(pending, key, answer.body).catch(() => {
       throw makeUntrustedError("the issuer signs with another key than everybody's");
     });
-    await this.client.tokenStore.finish(this.identity, pending, token);
+    await this.tokenStore.finish(this.identity, pending, token);
   }
 
   /** What tells the issuer of this device. @param {number} seconds @returns {Promise<Record<string, string>>} */
@@ -166,7 +166,7 @@ export class Tokens {
 
   /** Why the issuer gives no token. @param {string} reason @param {PendingToken} pending */
   async unsigned(reason, pending) {
-    if (reason === "token-request-refused") await this.client.tokenStore.drop(this.identity, pending);
+    if (reason === "token-request-refused") await this.tokenStore.drop(this.identity, pending);
     if (!Object.hasOwn(REMEDIES, reason)) return makeUnavailableError("the issuer has signed no token");
     return new PrivateerError(reason, `the issuer gives this device no token: ${REMEDIES[reason]}`, "issuer");
   }
