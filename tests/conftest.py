@@ -12,6 +12,7 @@ from typing import Any
 
 # Before numpy is imported: tests run side by side, and threads of linear algebra would wait for each other.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+os.environ.pop("COLUMNS", None)  # tables are as wide as they need to be, whatever the terminal is
 
 import pytest
 from hypothesis import settings

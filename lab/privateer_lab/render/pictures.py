@@ -10,14 +10,11 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-import numpy as np
-
 from privateer_core.answer import Answer
 from privateer_core.answer.parts import EffectsOverTime
 from privateer_core.answer.policy_view import FeatureShape, ShapeCurve, Shapes
 from privateer_core.errors import printable
 from privateer_lab.notebook.tabular import import_library
-from privateer_lab.render.minimax_rate import MinimaxRate
 from privateer_lab.render.tables import format_extreme
 from privateer_lab.render.words import IntervalRow, interval_rows, max_drawn_rows, omitted_rows_note
 
@@ -319,20 +316,21 @@ def finish_regret(axis: Any, counts: str, label: str = "reward lost per choice, 
     axis.set_ylabel(label)
 
 
-_MODELS_WITH_RATE: Final = ("local", "none")
-"""Trust models whose minimax rate is known."""
-
-
-def _draw_rate(axis: Any, rate: MinimaxRate, path: Mapping[str, Any]) -> None:
+def _draw_rate(axis: Any, dimension: int, epsilon: float | None, path: Mapping[str, Any]) -> None:
     """Draw the minimax rate with its constant fitted, and say what half of epsilon and another feature cost by it."""
+    import numpy as np
+
+    from privateer_lab.render.minimax_rate import MinimaxRate  # a terminal that takes colours from here draws none
+
     people, mean_regrets = (np.array(path[key], np.float64) for key in ("people", "regret_mean"))
     if len(people) < _MIN_POINTS_FOR_RATE or not (mean_regrets > 0).all():
         return
+    rate = MinimaxRate(dimension, epsilon)
     cost = f"another feature: {rate.factor_of_another_feature(people[-1]):.2g} times the people"
-    if rate.epsilon is not None:
+    if epsilon is not None:
         cost = f"half of epsilon: {rate.factor_of_half_epsilon(people[-1]):.2g} times,\n{cost}"
     curve = rate.fit_constant(people, mean_regrets) * rate.mean_regret(people)
-    at = "no privacy" if rate.epsilon is None else f"epsilon {rate.epsilon:g}"
+    at = "no privacy" if epsilon is None else f"epsilon {epsilon:g}"
     label = f"minimax rate, {at}:\n{cost}"
     axis.plot(people, np.minimum(curve, mean_regrets.max()), "--", color=GREY, linewidth=0.9, label=label)
 
@@ -342,6 +340,8 @@ def draw_plan(name: str, counts: str, outcomes: Sequence[Mapping[str, Any]], dim
 
     With features, their number is ``dimension``, and a dashed line has the minimax rate where it is known.
     """
+    from privateer_core.privacy.trust import TRUST  # other pictures, and colours for terminals, load no mechanisms
+
     models = list(dict.fromkeys(row["model"] for row in outcomes))
     epsilons = list(dict.fromkeys(row["epsilon"] for row in outcomes))
     title, width = (
@@ -355,8 +355,8 @@ def draw_plan(name: str, counts: str, outcomes: Sequence[Mapping[str, Any]], dim
                 path = {key: [point[key] for point in row["path"]] for key in row["path"][0]}
                 promise = "no privacy" if row["epsilon"] is None else f"epsilon {row['epsilon']:g}"
                 draw_regret(axis, path, COLOURS[index % len(COLOURS)], DASHES[index % len(DASHES)], promise, " ")
-                if dimension and model in _MODELS_WITH_RATE:
-                    _draw_rate(axis, MinimaxRate(dimension, row["epsilon"]), path)
+                if dimension and not TRUST[model].hides_arms:  # a rate is known where no crowd hides reports
+                    _draw_rate(axis, dimension, row["epsilon"], path)
             best = outcomes[0]["best_constant_regret"] / outcomes[0]["people"]
             axis.axhline(best, color=GREY, linestyle=":", linewidth=0.8, label="the best arm for everybody")
             axis.set_title(model, fontsize=9)

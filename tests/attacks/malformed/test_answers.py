@@ -196,7 +196,7 @@ COMMANDS = [
 def test_an_answer_without_end_is_not_read_to_its_end(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, arguments: list[str]
 ) -> None:
-    monkeypatch.setattr(rest.bounded_request, "__kwdefaults__", {"bytes_max": 4 * MIB, "seconds": 30.0})
+    monkeypatch.setattr(rest.bounded_request, "__kwdefaults__", {"bytes_max": 4 * MIB, "timeout_seconds": 30.0})
     with hostile_of_command_line(bytes(MIB), times=200) as (url, n_bytes_written):
         code, text = run_command(capsys, *arguments, "--url", url)
     assert code == 3
@@ -230,7 +230,7 @@ def test_an_answer_that_drips_comes_to_an_end(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_the_doctor_reads_no_answer_beyond_its_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rest.bounded_request, "__kwdefaults__", {"bytes_max": MIB, "seconds": 30.0})
+    monkeypatch.setattr(rest.bounded_request, "__kwdefaults__", {"bytes_max": MIB, "timeout_seconds": 30.0})
     with hostile_of_command_line(bytes(MIB), times=200) as (url, n_bytes_written):
         assert answers.fetch_or_none(url) is None
     assert n_bytes_written[0] < 50 * MIB
