@@ -7,6 +7,7 @@ sums without samples; only the random promises are drawn, with fixed seeds.
 import random
 import warnings
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import pytest
@@ -105,14 +106,19 @@ def wrong_promises(seed: int, cases: int) -> list[str]:
     return wrong
 
 
-@pytest.mark.parametrize("cases", [15, pytest.param(5000, marks=pytest.mark.nightly)])
-def test_random_promises_are_kept_and_used(cases):
-    assert not wrong_promises(7, cases)
+def by_night(first: int, last: int, cases: int) -> list[Any]:
+    """More seeds, each with that many cases, for the night."""
+    return [pytest.param(seed, cases, marks=pytest.mark.nightly) for seed in range(first, last)]
 
 
-@pytest.mark.parametrize("cases", [2, pytest.param(100, marks=pytest.mark.nightly)])
-def test_several_reports_use_their_promise(cases):
-    rng, gap = random.Random(5), next(gap for gap in GAPS if gap.name == "several reports")
+@pytest.mark.parametrize(("seed", "cases"), [(7, 15), *by_night(8, 58, 100)])
+def test_random_promises_are_kept_and_used(seed, cases):
+    assert not wrong_promises(seed, cases)
+
+
+@pytest.mark.parametrize(("seed", "cases"), [(5, 2), *by_night(6, 26, 5)])
+def test_several_reports_use_their_promise(seed, cases):
+    rng, gap = random.Random(seed), next(gap for gap in GAPS if gap.name == "several reports")
     for _ in range(cases):
         epsilon, delta, honest = 10 ** rng.uniform(-0.7, 0.6), 10 ** rng.uniform(-9, -4), int(10 ** rng.uniform(2.5, 4))
         reports, symbols = rng.choice((2, 3, 5, 10, 20)), rng.choice((2, 3, 5, 9, 17, 33))
