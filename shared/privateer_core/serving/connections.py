@@ -13,6 +13,8 @@ UNREAD_BYTES_MAX: Final = 256 << 20
 """Bytes of answers that may be buffered in memory for slow peers."""
 _SENDER_DIVISOR: Final = 2
 """A sender may have this fraction of the buffered bytes: one half."""
+_GREEDY_DIVISOR: Final = 64
+"""A sender with more than this fraction of the connections makes room for others."""
 _SUBSCRIBER_PREFIX_BITS: Final = 64
 """Bits of the network prefix of an IPv6 address, which the subscriber does not choose."""
 
@@ -42,7 +44,8 @@ class Connections:
     """A table of connections by stage, in the order in which they reached it.
 
     If there are too many, the oldest connection of the earliest stage is closed, so that a new connection is always
-    accepted, and unused connections are closed first. Once a second the overdue connections are closed.
+    accepted, and unused connections are closed first; where a sender has a large share of the table, that is one of the
+    sender with the most. Once a second the overdue connections are closed.
 
     Peers that take answers too slowly, or send requests too fast, leave bytes buffered in memory. Where these are too
     many, the connection that has been slow for longest is closed, of the sender with the most buffered bytes.
@@ -55,6 +58,7 @@ class Connections:
         self._slow: dict[str, dict[Connection, int]] = {}  # bytes by sender and connection, the slowest first
         self._unread: Counter[str] = Counter()
         self._stages: dict[ConnectionStage, dict[Connection, None]] = {stage: {} for stage in ConnectionStage}
+        self._counts: Counter[str] = Counter()  # connections by sender
         self._next_sweep: asyncio.TimerHandle | None = None
         self.requests = RequestQueue()
 
@@ -64,10 +68,11 @@ class Connections:
     def enter(self, connection: Connection) -> None:
         """Add a connection that was just accepted, and close another connection if there are too many."""
         if len(self) >= self._max_connections:
-            oldest = next(connection for stage in self._stages.values() for connection in stage)
+            oldest = self._find_oldest()
             self.leave(oldest)
             oldest.drop()
         self._stages[connection.stage][connection] = None
+        self._counts[connection.sender] += 1
         if self._next_sweep is None:
             self._schedule_sweep()
 
@@ -79,8 +84,18 @@ class Connections:
 
     def leave(self, connection: Connection) -> None:
         """Remove a closed connection."""
-        self._stages[connection.stage].pop(connection, None)
+        if self._stages[connection.stage].pop(connection, connection) is None:
+            self._counts[connection.sender] -= 1
+            if not self._counts[connection.sender]:
+                del self._counts[connection.sender]
         self.note_drained(connection)
+
+    def _find_oldest(self) -> Connection:
+        """Return the oldest connection of the earliest stage, of the sender with the most if these are many."""
+        connections = (connection for stage in self._stages.values() for connection in stage)
+        greediest, count = max(self._counts.items(), key=lambda item: item[1])
+        is_greedy = count > self._max_connections // _GREEDY_DIVISOR
+        return next(connection for connection in connections if not is_greedy or connection.sender == greediest)
 
     @property
     def unread(self) -> int:

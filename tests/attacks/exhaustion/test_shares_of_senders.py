@@ -1,4 +1,4 @@
-"""A sender with requests on many connections delays other senders by a single request."""
+"""A sender with many connections delays other senders by a single request, and closes none of theirs."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import pytest
 
-from privateer_core.serving.connections import Connections
+from privateer_core.serving.connections import Connections, ConnectionStage
 from privateer_core.serving.fair_queue import RequestQueue
 from privateer_core.serving.http_protocol import GuardedProtocol
 from privateer_core.serving.process import _make_config
@@ -16,6 +16,7 @@ from privateer_server.app import create_app
 from privateer_server.settings import ServerSettings
 from tests.support.asgi import serving
 from tests.support.servers import SHUFFLED, TOKEN, Api
+from tests.unit.serving.test_connections import FakeConnection
 from tests.unit.serving.test_http_protocol import State
 
 CONNECTIONS, DEPTH = 16, 2
@@ -172,3 +173,19 @@ async def test_a_head_is_signed_anew_after_a_publication(tmp_path: Path) -> None
             assert (await Api(client).create({"experiment.name": name})).status_code == 201
             heads += [(await client.get("/log/head")).text for _ in range(2)]
         assert [head.split("\n")[1] for head in heads] == ["1", "1", "2", "2", "3", "3"]
+
+
+async def test_a_sender_that_fills_the_table_closes_its_connections_alone() -> None:
+    """Uploads that never end leave nobody else's connection for long, if the earliest stage alone counts."""
+    table, others = Connections(128), []
+    for _ in range(128):
+        greedy = FakeConnection(table, GREEDY)
+        table.enter(greedy)
+        table.move(greedy, ConnectionStage.READING)
+    for sender in range(20):
+        others.append(FakeConnection(table, f"198.51.100.{sender}"))
+        table.enter(others[-1])
+        for _ in range(3):
+            table.enter(FakeConnection(table, GREEDY))
+    assert not any(other.dropped for other in others)
+    assert len(table) == 128
