@@ -2,8 +2,11 @@
 
 from collections.abc import Sequence
 
+import msgspec
+
 from privateer_core.answer.conclusion import Headline
 from privateer_core.answer.estimates import Estimate
+from privateer_core.answer.facts import Table
 from privateer_core.answer.policy_view import Coefficients, Point
 from privateer_core.spec.arms import ArmsSpec
 from privateer_server.conclusions.number_format import AnswerFacts, format_count, format_difference, format_mean
@@ -43,6 +46,12 @@ def options_headline(findings: AnswerFacts) -> Headline:
     sentence = f"ahead is {name} with {mean}, but it is not known to be better than {rival_text}"
     text = findings.phrase(f"{sentence}: {format_difference(difference, *bounds)} against {other}.")
     return Headline("one arm", text, "not known", best.name, second.name, difference, *bounds)
+
+
+def set_headline(findings: AnswerFacts, best_set: Table) -> Headline:
+    """Return the headline of a set of best options, whose title has the bound of its error."""
+    names = ", ".join(shorten(str(name)) for name, *_ in best_set.rows)
+    return msgspec.structs.replace(options_headline(findings), sentence=findings.phrase(f"{best_set.title}: {names}."))
 
 
 def _is_decided(findings: AnswerFacts, rivals: Sequence[Estimate]) -> bool:

@@ -4,9 +4,11 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
+from privateer_core.algorithms.bandit import BanditSpec
 from privateer_core.answer import Answer
 from privateer_core.answer.conclusion import Conclusion, Headline, PrivacyCost, RewardUnit, Rules
 from privateer_core.answer.estimates import Effect
+from privateer_core.answer.facts import Table
 from privateer_core.answer.parts import DriftTest, Gain, GuardrailEffects, Losses
 from privateer_core.answer.policy_view import Coefficients, Point, PolicyView
 from privateer_core.spec.spec import Spec
@@ -17,7 +19,13 @@ from privateer_server.conclusions.by_effects import (
     explain_no_relative,
     suggest_sizes,
 )
-from privateer_server.conclusions.by_estimates import options_headline, point_headline, scores_headline, suggest_size
+from privateer_server.conclusions.by_estimates import (
+    options_headline,
+    point_headline,
+    scores_headline,
+    set_headline,
+    suggest_size,
+)
 from privateer_server.conclusions.measured_gain import find_gain_above_chance, warn_of_chance_level
 from privateer_server.conclusions.number_format import (
     AnswerFacts,
@@ -113,6 +121,9 @@ def _add_findings(conclusion: Conclusion, schedule: Schedule, step: Step, answer
     if answer.effects:
         return _add_effects(extended, findings, schedule, step)
     if findings.has_option_estimates:
+        finds_set = isinstance(spec, BanditSpec) and spec.algorithm.objective == "best-arms"
+        if finds_set and (best_set := answer.first_of(Table)):
+            return msgspec.structs.replace(extended, headline=set_headline(findings, best_set))
         return msgspec.structs.replace(extended, headline=options_headline(findings), next_steps=suggest_size(findings))
     if point := answer.first_of(Point):
         return msgspec.structs.replace(extended, headline=point_headline(findings, point))

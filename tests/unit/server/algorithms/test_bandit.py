@@ -28,6 +28,7 @@ from privateer_server.algorithms.bandit.sampling_rules import (
     track_boundary,
     tsallis,
 )
+from privateer_server.conclusions.conclusion import conclude
 from privateer_server.rounds.loop import Schedule
 
 EXAMPLES = Path(__file__).parents[4] / "examples"
@@ -264,7 +265,8 @@ def test_the_best_three_of_twenty_are_named_within_the_budget(promise):
     learner: Any = learner_for(spec)
     truth = (np.arange(20) - 10) % 20 < 3
     for seed in range(3):
-        state = run_to_end(make_simulation(spec, seed)).step.state
+        run = run_to_end(make_simulation(spec, seed))
+        state = run.step.state
         assert learner.find_best_arms(state).tolist() == truth.tolist()
         assert learner.figures(state)["set_error_bound"] < 0.05
         assert state.reported == spec.experiment.horizon
@@ -273,6 +275,9 @@ def test_the_best_three_of_twenty_are_named_within_the_budget(promise):
     assert table.title.startswith("best 3 of 20 options, wrong with probability ")
     assert sorted(name for name, _ in table.rows) == ["k", "l", "m"]
     assert answer.recommended in ("k", "l", "m")
+    conclusion = conclude(run.schedule, run.step, answer)
+    assert conclusion.headline.sentence == f"{table.title}: {', '.join(name for name, _ in table.rows)}.".capitalize()
+    assert not conclusion.next_steps
 
 
 def test_a_result_has_only_established_statements():
