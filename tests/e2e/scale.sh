@@ -23,7 +23,7 @@ if ! compose pull --quiet server-db balancer >/dev/null 2>&1; then
 fi
 compose --profile load build --quiet >/dev/null
 compose up -d --force-recreate --scale server=3 --scale shuffler=2 >/dev/null 2>&1 || fail "it does not start"
-ready() { for _ in $(seq 90); do curl -fs "$1/readyz" >/dev/null && return 0; sleep 1; done; return 1; }
+ready() { for _ in $(seq 180); do curl -fs "$1/readyz" >/dev/null && return 0; sleep 1; done; return 1; }
 ready "$server" || fail "the servers are not ready"
 ready "$shuffler" || fail "the shufflers are not ready"
 replicas() { docker ps -aq --filter "label=com.docker.compose.project=$project" --filter "label=com.docker.compose.service=$1" --filter status=running; }
