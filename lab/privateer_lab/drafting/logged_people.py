@@ -95,6 +95,14 @@ class LoggedPeople:
         gain, standard_error = self.held_out_gain
         return self.has_interactions and not self.suspects and gain > 2 * standard_error
 
+    @property
+    def has_clear_best(self) -> bool:
+        """Whether rows show, beyond two standard errors, that the best single arm earns more than each other arm."""
+        rewards = self.outcomes.rewards
+        best = int(rewards.mean(axis=0).argmax())
+        leads = rewards[:, [best]] - np.delete(rewards, best, axis=1)
+        return all(lead.mean() > 2 * cluster_standard_error(lead, self.rows.units) for lead in leads.T)
+
     @cached_property
     def means(self) -> Array:
         """Expected rewards in their own unit, shape (n, arms); randomized arms have the means of their rows."""

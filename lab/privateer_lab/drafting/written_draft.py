@@ -97,8 +97,11 @@ class Draft:
             advice = "but the log shows more gain from choosing by features: do not give one option to everybody yet"
             return f"Next: privateer plan {file}; {self.choice.shortfall}, {advice}"
         promise = ", or another promise (--model, --epsilon)" if self.spec.privacy.trust.promises else ""
+        advice = "Give it to everybody, unless options may have changed"
+        if self.people and not self.people.has_clear_best:
+            advice = "But its lead over other options may be chance, in these rows: a trial of the options decides that"
         return (
-            f"Next: {self.choice.shortfall}. Give it to everybody, unless options may have changed. What would help: "
+            f"Next: {self.choice.shortfall}. {advice}. What would help: "
             f"more people{promise}. What each earns: privateer plan {file}"
         )
 

@@ -107,7 +107,7 @@ class AlgorithmChoice:
             comparison = f" With all of them it would earn {reward}." if reward and not self.is_tie else ""
             yield f"{self.reason[0].upper()}{self.reason[1:]}.{kept_names}{comparison}"
         if self.dropped:
-            yield f"{self.options_reason}. Left out: {', '.join(map(shorten, self.dropped))}."
+            yield f"{self.options_reason}. Left out: {', '.join(repr(shorten(name)) for name in self.dropped)}."
 
     @property
     def options_reason(self) -> str:

@@ -172,6 +172,20 @@ def test_the_next_step_of_a_draft_that_earns_less_than_one_option_says_so(tmp_pa
     assert ("--epsilon" in step) == (earned < 0.4 and promise != "none")
 
 
+@pytest.mark.parametrize("is_better", [False, True])
+def test_one_option_is_advised_only_if_the_log_shows_that_it_is_best(tmp_path, monkeypatch, is_better):
+    """Planted: a lead by chance of .4 points in 5,000 rows was to be given to everybody."""
+    rng = np.random.default_rng(0)
+    offers = rng.choice(["a", "b"], 3000)
+    won = rng.random(3000) < np.where(is_better & (offers == "b"), 0.8, 0.5)
+    frame = {"x": rng.random(3000).round(3).tolist(), "offer": offers.tolist(), "won": won.astype(int).tolist()}
+    choice = AlgorithmChoice("linear", {"linear": 0.3}, 0.4, 0.2, True, n_features=1, best_option="b")
+    monkeypatch.setattr("privateer_lab.drafting.draft_choice.choose_algorithm", lambda *_, **__: choice)
+    step = draft(frame, arm="offer", reward="won", model="local").next_step(tmp_path / "spec.toml")
+    assert ("Give it to everybody" in step) == is_better
+    assert ("may be chance" in step) != is_better
+
+
 def test_a_draft_of_a_log_keeps_an_informative_feature_and_comments_the_others(tmp_path):
     """A near-copy of the age is a feature, too; either is kept."""
     rng = np.random.default_rng(0)
