@@ -1,6 +1,7 @@
 """The papers' privacy claims beside the accountant's results, and attacks on the papers' calibrated noise."""
 
-from typing import TYPE_CHECKING, Annotated
+import re
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
@@ -15,6 +16,9 @@ from privateer_papers.published_trust import PUBLISHED, classic_noise
 if TYPE_CHECKING:  # the audit is loaded when somebody attacks
     from privateer_lab.audit.case import Case
 
+_MARKUP: Final = re.compile(r"`([^`]*)`|\[([^]]*)\]\([^)]*\)")
+"""Code and links in Markdown, whose words a terminal shows alone."""
+
 
 def register(app: typer.Typer) -> None:
     """Add the commands to ``account``."""
@@ -25,7 +29,7 @@ def register(app: typer.Typer) -> None:
 
 def show_claims(
     paper: Annotated[
-        int, typer.Argument(metavar="PAPER", min=1, max=5, help="The paper's number, as docs/accounting.md lists them.")
+        int, typer.Argument(metavar="PAPER", min=1, max=5, help="The paper's number, as docs/papers.md lists them.")
     ],
     as_json: Json = False,
 ) -> None:
@@ -39,7 +43,7 @@ def show_claims(
         print_json({"paper": paper, "numbered": numbered, "claims": rows})
         return
     columns = {"claim": "claim", "verdict": "verdict", "commands": "shown by"}
-    table = [{name: claim[key] for key, name in columns.items()} for claim in numbered]
+    table = [{name: _MARKUP.sub(r"\1\2", claim[key]) for key, name in columns.items()} for claim in numbered]
     print_rows(f"paper {paper}", table, words_left=True)
     for row in rows:
         screen.print(f"[bold]{row['claim']}[/bold]")

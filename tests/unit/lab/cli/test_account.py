@@ -109,6 +109,7 @@ def test_published_figures_are_printed(capsys: pytest.CaptureFixture[str], paper
     code, out, _ = run(capsys, "account", "published", paper)
     assert code == 0
     assert claims[0]["claim"].split()[0] in out
+    assert "](" not in out
 
 
 @pytest.mark.parametrize(
