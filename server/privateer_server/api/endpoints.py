@@ -9,6 +9,7 @@ import time
 from collections.abc import AsyncIterator, Callable
 from typing import Final
 
+from starlette.datastructures import QueryParams
 from starlette.types import Scope
 
 from privateer_core.errors import Deleted, PrivateerError
@@ -43,19 +44,19 @@ POLICY_ROUTE: Final = "/experiments/{name}/policy"
 _POLICY_SUFFIX: Final = "/policy"
 _POLICY_TYPE: Final = MEDIA_TYPE.encode()
 _TAG: Final = re.compile(rb'"[0-9a-f]{64}"')
-_WAIT_QUERY: Final = re.compile(rb"wait=[1-5]?[0-9]")
+_WAIT_SECONDS: Final = re.compile(r"[1-5]?[0-9]")
 _ASKS_HEADER: Final = ASKS_HEADER.lower().encode()
 _SIGNED_HEADER: Final = SIGNED_HEADER.lower().encode()
 
 
 def is_long_poll(scope: Scope, policy_digest: bytes) -> bool:
-    """Whether a request for a policy may wait for the next one, or has parameters that must be checked."""
-    query = scope["query_string"]
-    if not query:
+    """Whether a request for a policy may wait for the next one, or has a ``wait`` that must be checked."""
+    wait = QueryParams(scope["query_string"]).get("wait")
+    if wait is None:
         return False
     known_tag = dict(scope["headers"]).get(b"if-none-match", b"")
     is_known = policy_digest.hex().encode() in known_tag or b"*" in known_tag
-    return is_known or not _WAIT_QUERY.fullmatch(query)
+    return is_known or not _WAIT_SECONDS.fullmatch(wait)
 
 
 class ReportsEndpoint(UploadEndpoint):

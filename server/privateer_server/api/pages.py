@@ -153,7 +153,9 @@ class PageVersions:
                 return None
         elif path == "/log/key":
             return Version(path, None)
-        elif not (path == "/log/head" or (path == "/log/entries" and _ENTRIES_QUERY.fullmatch(query))):
+        elif path == "/log/head":
+            query = ""  # it has no parameters
+        elif not (path == "/log/entries" and _ENTRIES_QUERY.fullmatch(query)):
             return None
         return Version((path, query), tuple(experiment.current.digest for experiment in self._experiments))
 

@@ -194,7 +194,7 @@ def test_junk_reports_hardly_slow_others(server: Endpoint, reports: int) -> None
 
 
 PAGES = [
-    *("/openapi.json", "/experiments", "/keys", "/experiments/test", "/experiments/test/policy"),
+    *("/openapi.json", "/experiments", "/keys", "/log/head", "/experiments/test", "/experiments/test/policy"),
     *(f"/experiments/test/{page}" for page in ("policy/1", "state", "history", "privacy", "risk")),
 ]
 PER_SECOND = 240
