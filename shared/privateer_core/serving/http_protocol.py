@@ -90,14 +90,19 @@ class GuardedProtocol(HttpToolsProtocol):
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """Keep received data until the sender's turn; no more is read if others of its connections come before."""
+        """Keep received data until the sender's turn, except parts of a body, which the budget of bodies counts.
+
+        No more is read while other connections of the sender come before.
+        """
         if self._is_refused:
             self._parsed_bytes += len(data)
             if self._parsed_bytes > _LINGER_BYTES:
                 self.drop()
             return
         self._received += data
-        if not self._queue_request():
+        if not self._in_headers and not self._is_queued and self._find_end() > len(self._received):
+            self._parse(self._cut_received())
+        elif not self._queue_request():
             self._pause_receiving()
 
     def _queue_request(self) -> bool:
@@ -105,10 +110,12 @@ class GuardedProtocol(HttpToolsProtocol):
         is_answered = self.cycle is None or self.cycle.response_complete
         if self._is_held or self.flow.write_paused or (self._in_headers and not is_answered):
             return False
-        if self._received and not self._is_queued:
-            self._is_queued = True
-            return self._connections.requests.put(self.sender, self._take_turn)
-        return True
+        if not self._received:
+            return True
+        if self._is_queued:
+            return False
+        self._is_queued = True
+        return self._connections.requests.put(self.sender, self._take_turn)
 
     def _pause_receiving(self) -> None:
         """Pause reading; received bytes beyond the size of headers count as buffered for a slow peer."""
@@ -132,14 +139,18 @@ class GuardedProtocol(HttpToolsProtocol):
             self._queue_request()
             self._pause_receiving()
 
+    def _find_end(self) -> int:
+        """Return how many received bytes the headers or the body have; more than there are if the end is missing."""
+        if self._missing_bytes:
+            return self._missing_bytes
+        position = (self._line_end + self._received).find(_BLANK_LINE)
+        return len(self._received) + 1 if position < 0 else position + len(_BLANK_LINE) - len(self._line_end)
+
     def _cut_received(self) -> bytes:
         """Remove and return the received data up to the end of the headers or the body."""
-        end = self._missing_bytes
-        if not end:
-            searched = self._line_end + self._received
-            position = searched.find(_BLANK_LINE)
-            end = len(self._received) if position < 0 else position + len(_BLANK_LINE) - len(self._line_end)
-            self._line_end = searched[1 - len(_BLANK_LINE) :] if position < 0 else b""
+        end = self._find_end()
+        is_line_cut = not self._missing_bytes and end > len(self._received)
+        self._line_end = (self._line_end + self._received)[1 - len(_BLANK_LINE) :] if is_line_cut else b""
         data = bytes(self._received[:end])
         del self._received[:end]
         return data
@@ -294,7 +305,7 @@ class GuardedProtocol(HttpToolsProtocol):
     def _write(self, answer: HttpAnswer) -> None:
         """Write the whole answer to the current request, and close the connection if it is not kept alive."""
         cycle = self._current_cycle
-        # When the peer hangs up, uvicorn tells only the last of several requests.
+        # Uvicorn notes the loss of a closing connection only later.
         if cycle.disconnected or self.transport.is_closing():
             cycle.disconnected = True
             return

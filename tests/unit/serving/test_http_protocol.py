@@ -279,6 +279,50 @@ async def test_a_body_in_pieces_is_read_as_it_comes() -> None:
     assert takes.paths == ["/now"]
 
 
+@pytest.mark.parametrize(
+    ("headers", "parts"),
+    [
+        (b"content-length: 6", [b"ab", b"cd", b"ef"]),
+        (b"transfer-encoding: chunked", [b"1\r\na\r\n"] * 2 + [b"0\r\n\r\n"]),
+    ],
+)
+async def test_parts_of_a_body_wait_for_no_turn(
+    monkeypatch: pytest.MonkeyPatch, headers: bytes, parts: list[bytes]
+) -> None:
+    """The budget of bodies counts what the application has received; the end of a body waits for its turn."""
+    pieces = asyncio.Queue[bytes]()
+
+    async def read(scope: Any, receive: Any, send: Any) -> None:
+        is_open = True
+        while is_open:
+            message = await receive()
+            is_open = message.get("more_body", False)
+            if message.get("body"):
+                pieces.put_nowait(message["body"])
+        await app(scope, lambda: None, send)
+
+    async with listening(read) as (port, table), asyncio.timeout(20):
+        _, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(HEAD + headers + b"\r\n\r\n" + parts[0])
+        await pieces.get()
+        n_asked = 0
+
+        def put(*_: Any) -> bool:
+            nonlocal n_asked
+            n_asked += 1
+            return False
+
+        monkeypatch.setattr(table.requests, "put", put)
+        writer.write(parts[1])
+        await pieces.get()
+        assert n_asked == 0
+        writer.write(parts[2])
+        while not n_asked:
+            await asyncio.sleep(0.001)
+        assert pieces.empty()
+        writer.close()
+
+
 async def test_expect_100_continue_is_answered() -> None:
     async with listening(FastPathApp()) as (port, _):
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
