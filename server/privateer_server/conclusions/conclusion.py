@@ -4,7 +4,6 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from privateer_core.algorithms.bandit import BanditSpec
 from privateer_core.answer import Answer
 from privateer_core.answer.conclusion import Conclusion, Headline, PrivacyCost, RewardUnit, Rules
 from privateer_core.answer.estimates import Effect
@@ -121,7 +120,7 @@ def _add_findings(conclusion: Conclusion, schedule: Schedule, step: Step, answer
     if answer.effects:
         return _add_effects(extended, findings, schedule, step)
     if findings.has_option_estimates:
-        finds_set = isinstance(spec, BanditSpec) and spec.algorithm.objective == "best-arms"
+        finds_set = getattr(spec.algorithm, "objective", "") == "best-arms"
         if finds_set and (best_set := answer.first_of(Table)):
             return msgspec.structs.replace(extended, headline=set_headline(findings, best_set))
         return msgspec.structs.replace(extended, headline=options_headline(findings), next_steps=suggest_size(findings))
