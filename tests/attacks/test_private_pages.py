@@ -39,7 +39,10 @@ def refusal_lines(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [Formatter("%(message)s").format(record) for record in records]
 
 
-async def test_a_refused_token_is_in_the_log(settings: ServerSettings, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_refused_token_is_in_the_log(
+    settings: ServerSettings, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("privateer_server.api.operators._MIN_LOG_INTERVAL_SECONDS", 3600.0)
     caplog.set_level(logging.INFO)
     async with serving(create_app(settings)) as client:
         await Api(client).create(SMALL)
