@@ -209,7 +209,7 @@ def test_the_operator_of_prometheus_scrapes_and_has_the_alerts() -> None:
 
 @pytest.mark.parametrize(("status", "code"), [("200 OK", 0), ("503 Service Unavailable", 1), (None, 1)])
 async def test_the_images_check_asks_for_readiness(status: str | None, code: int) -> None:
-    """By a shell's own connection, which costs a service nothing."""
+    """A health check is a shell's own connection, which costs a service nothing."""
     match = re.search(r"^HEALTHCHECK .*\\\n +CMD (\[.*\])$", (ROOT / "Dockerfile").read_text(), re.MULTILINE)
     assert match
     requests: list[bytes] = []

@@ -63,7 +63,7 @@ def test_gradients_by_drawing_points():
 
 
 def test_a_bin_of_conse_has_its_first_test_from_the_stated_people_on():
-    """By the sequences that play, with bins in whole numbers: within a tenth of the figure."""
+    """The sequences that play, with bins in whole numbers, are within a tenth of the figure."""
     (row,) = figures_of(4, "ConSE drops")
     for dimension in (1, 2, 3):
         people = row[f"people_until_an_arm_can_be_dropped_d_{dimension}"]

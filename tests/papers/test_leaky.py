@@ -124,7 +124,7 @@ def test_as_printed_a_bin_is_halved_once_one_arm_is_narrow():
 
 
 def test_as_printed_the_edge_is_drawn_at_random():
-    """Of 40 seeds either edge is the first for 5 at least: called wrong once in 10 million runs."""
+    """Either edge is the first for at least 5 of 40 seeds; a correct draw fails once in 10 million runs."""
     axes = []
     for seed in range(40):
         baseline = noiseless_printed(seed)

@@ -235,7 +235,7 @@ def simulate(
     if as_json:
         print_json(result)
     else:
-        # Of messages and sizes bytes say most, and the account below says how many people took part.
+        # Bytes say most about messages, and the account below says how many people took part.
         unused_keys = {"users", "bits_mean", *(() if parsed.privacy.trust.batched else _BATCH_KEYS)}
         unused_keys |= {"messages_mean"} if result["messages_mean"] == result["clients_mean"] else set()
         figures = {key: value for key, value in result.items() if not isinstance(value, list | dict | None)}

@@ -227,7 +227,7 @@ def test_sets_of_best_arms_are_wrong_as_seldom_as_their_bound_says():
 
 
 def test_the_bound_of_a_set_is_its_weakest_pair_by_all_pairs():
-    """By hand, for two of three arms: two pairs, of which the closer one counts."""
+    """Two of three arms, computed by hand, have two pairs, of which the closer one counts."""
     arms = posterior([0.8, 0.6, 0.5], [2000, 2000, 3000])
     precision = np.array([8000.0, 8000.0, 12000.0])
     mixed, cost = precision**2 / (precision + 100), 0.5 * np.log1p(precision / 100)
