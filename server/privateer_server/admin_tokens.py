@@ -29,14 +29,10 @@ _log = logging.getLogger("privateer.admin")
 class Scope(StrEnum):
     """A permission of a token."""
 
-    READ = "read"
-    """Read the private pages of an experiment: its log and its export."""
-    CHANGE = "change"
-    """Create experiments, change them, and release a shuffler's claim."""
-    DELETE = "delete"
-    """Erase an experiment for good."""
-    BACKUP = "backup"
-    """Fetch a copy of the database."""
+    READ = "read"  # read the private pages of an experiment: its log and its export
+    CHANGE = "change"  # create experiments, change them, and release a shuffler's claim
+    DELETE = "delete"  # erase an experiment for good
+    BACKUP = "backup"  # fetch a copy of the database
 
 
 def token_digest(token: str) -> bytes:

@@ -57,8 +57,7 @@ _API_DESCRIPTION: Final = (
 )
 _UNLOGGED_ROUTES: Final = frozenset({OTHER_LABEL, "/metrics"})
 _PUBLIC_PAGES: Final = frozenset({"/healthz", "/readyz", "/keys", "/limits", "/reports", "/openapi.json"})
-_DASHBOARD_PAGES: Final = build_dashboard()
-"""The dashboard's pages by path."""
+_DASHBOARD_PAGES: Final = build_dashboard()  # the dashboard's pages by path
 
 
 def answer_problems(app: FastAPI) -> None:

@@ -18,8 +18,7 @@ from privateer_server.store.store import Store
 
 IDENTITY_FILE: Final = "identity.key"
 _log = logging.getLogger("privateer.server")
-MAX_ENTRIES: Final = 1000
-"""The number of entries in an answer."""
+MAX_ENTRIES: Final = 1000  # the number of entries in an answer
 _HEAD_REMEDY: Final = "fetch /log/head, which has the log's size"
 
 

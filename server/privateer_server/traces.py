@@ -24,14 +24,12 @@ from privateer_core.serving.http.timing import AnswerTiming
 from privateer_server.api.endpoints import BatchesEndpoint
 
 VARIABLE: Final = "PRIVATEER_TRACES"
-TRACED_STAGES: Final = frozenset({"learn"})
-"""Stages of a whole round: other stages may belong to a single report."""
+TRACED_STAGES: Final = frozenset({"learn"})  # stages of a whole round: other stages may belong to a single report
 _TRACES_PATH: Final = "/v1/traces"
 _MAX_QUEUED_SPANS: Final = 2048
 _SEND_INTERVAL_SECONDS: Final = 5.0
 _NANOSECONDS_PER_SECOND: Final = 1_000_000_000
-_INTERNAL, _SERVER = 1, 2
-"""Kinds of spans."""
+_INTERNAL, _SERVER = 1, 2  # kinds of spans
 _ERROR_STATUS: Final = 2
 _MIN_ERROR_STATUS: Final = 500
 _SERVICE: Final = "privateer-server"

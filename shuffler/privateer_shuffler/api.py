@@ -61,8 +61,7 @@ class SigningKey(msgspec.Struct, frozen=True):
 _DESCRIPTION: Final = (
     "It holds sealed reports until a batch is full. /held, /version and /metrics are on the private listener alone."
 )
-_SERVER_ERRORS: Final = (SignatureInvalid, KeyChanged)
-"""Errors of the server that the shuffler reports."""
+_SERVER_ERRORS: Final = (SignatureInvalid, KeyChanged)  # errors of the server that the shuffler reports
 
 
 def document() -> dict[str, Any]:

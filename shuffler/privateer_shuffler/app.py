@@ -45,8 +45,7 @@ _OK: Final = 200
 _HOUR: Final = 3600
 _DAY: Final = 24 * _HOUR
 _DISK_STEP: Final = 16 << 20
-_BLOCK: Final = 512
-"""Size in bytes of a block of a file."""
+_BLOCK: Final = 512  # size in bytes of a block of a file
 _log = logging.getLogger("privateer.shuffler")
 
 

@@ -18,8 +18,7 @@ from privateer_shuffler.followed_rounds import FollowedRounds, TrackedRound
 from privateer_shuffler.metrics import ShufflerMetrics
 from privateer_shuffler.pool.uploads import PoolReceipt
 
-EXPERIMENT: Final = "privateer.experiment"
-"""Key of a request's scope for the experiment of its path."""
+EXPERIMENT: Final = "privateer.experiment"  # key of a request's scope for the experiment of its path
 
 
 class PoolEndpoint(UploadEndpoint):

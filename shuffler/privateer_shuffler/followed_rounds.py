@@ -32,11 +32,9 @@ from privateer_shuffler.server_health import ServerHealth
 from privateer_shuffler.states import NEXT, BatchEvent, BatchState
 
 _POLL_SECONDS: Final = 30
-_PAUSE_SECONDS: Final = 0.1
-"""Pause between long polls, for a server that answers them at once."""
+_PAUSE_SECONDS: Final = 0.1  # pause between long polls, for a server that answers them at once
 _FETCHES_MAX: Final = 64
-_LOOK_SECONDS: Final = 1.0
-"""Pause between searches for rounds that other replicas have begun."""
+_LOOK_SECONDS: Final = 1.0  # pause between searches for rounds that other replicas have begun
 _log = logging.getLogger(__name__)
 
 

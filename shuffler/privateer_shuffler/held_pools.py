@@ -10,8 +10,7 @@ from privateer_shuffler.metrics import ShufflerMetrics
 from privateer_shuffler.pool.pool import Pool, round_to_tenths
 from privateer_shuffler.pool.store import PoolStore
 
-RETRY_SECONDS: Final = 1.0
-"""Pause after a failure of the disk or the server."""
+RETRY_SECONDS: Final = 1.0  # pause after a failure of the disk or the server
 
 
 class HeldPools:

@@ -37,10 +37,8 @@ from privateer_server.store.records import ShufflerKey
 from privateer_server.store.store import Store
 
 _CLAIM_REFUSALS: Final = describe_refusals(BatchRefused, NotFound, Deleted, WrongEndpoint, Conflict, Unavailable)
-PRIVATE_PAGES: Final = frozenset({"log", "export"})
-"""Pages of an experiment that only operators can read."""
-_MAX_EXPORT_BYTES: Final = 64 << 20
-"""Enough for the exports of experiments with thousands of actions."""
+PRIVATE_PAGES: Final = frozenset({"log", "export"})  # pages of an experiment that only operators can read
+_MAX_EXPORT_BYTES: Final = 64 << 20  # enough for the exports of experiments with thousands of actions
 _CHANGE_DOCS: Final = describe_refusals(
     *ADMIN_REFUSALS, NotFound, Deleted, Conflict, ParameterInvalid, SpecError, Unavailable
 )

@@ -16,13 +16,7 @@ from privateer_core.errors import Deleted, PrivateerError
 from privateer_core.serving.body_budget import Budget, Reservation
 from privateer_core.serving.http.answer import Headers, HttpAnswer, make_answer
 from privateer_core.serving.http.problems import problem_answer
-from privateer_core.serving.http.report_endpoint import (
-    Body,
-    Endpoint,
-    IncomingRequest,
-    UploadEndpoint,
-    verify_digest,
-)
+from privateer_core.serving.http.report_endpoint import Body, Endpoint, IncomingRequest, UploadEndpoint, verify_digest
 from privateer_core.serving.http.timing import AnswerTiming
 from privateer_core.serving.logs import log_answer
 from privateer_core.serving.token_gate import TokenGate

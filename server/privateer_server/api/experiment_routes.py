@@ -29,12 +29,10 @@ from privateer_server.experiments import exports
 from privateer_server.experiments.catalog import Experiments
 from privateer_server.store.store import Store
 
-_MAX_JSON_BYTES: Final = 4 << 20
-"""Enough for the vectors of thousands of actions."""
+_MAX_JSON_BYTES: Final = 4 << 20  # enough for the vectors of thousands of actions
 _MAX_WAIT_SECONDS: Final = 60.0
 _MAX_VERSION: Final = 2**63 - 1
-_MAX_CACHED_VIEWS: Final = 16
-"""The number of policies whose JSON view is cached for long polls."""
+_MAX_CACHED_VIEWS: Final = 16  # the number of policies whose JSON view is cached for long polls
 _CREATED, _OK, _NOT_MODIFIED = 201, 200, 304
 _READ_DOCS: Final = describe_refusals(NotFound, Deleted, Unavailable)
 _TAG_HEADERS: Final = {

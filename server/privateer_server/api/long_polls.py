@@ -7,8 +7,7 @@ from typing import Final
 from privateer_core.errors import Unavailable
 from privateer_server.experiments.experiment import Experiment
 
-MAX_POLLS: Final = 128
-"""The number of concurrent long polls of the public: a few of the public listener's connections."""
+MAX_POLLS: Final = 128  # the number of concurrent long polls of the public: a few of the public listener's connections
 
 
 class LimitedConnection:

@@ -68,10 +68,8 @@ _ENTRIES_QUERY: Final = re.compile(r"(start=([0-9]{0,12}000|0))?")
 _MAX_PATH_SEGMENTS: Final = 5
 """The segments of ``/experiments/NAME/policy/VERSION``, including the empty segment before its first slash."""
 DASHBOARD_FOLDER: Final = Path(__file__).parent.parent / "dashboard"
-OPERATOR_PATH: Final = "/dashboard/operator/"
-"""The path of the files for operators, on the private listener alone."""
-FORMS_PATH: Final = f"{OPERATOR_PATH}changes.json"
-"""The path of the descriptions of the dashboard's forms."""
+OPERATOR_PATH: Final = "/dashboard/operator/"  # the path of the files for operators, on the private listener alone
+FORMS_PATH: Final = f"{OPERATOR_PATH}changes.json"  # the path of the descriptions of the dashboard's forms
 READ_METHODS: Final = frozenset({"GET", "HEAD"})
 _INDEX_FILE: Final = "index.html"
 _MEDIA_TYPES: Final = {
@@ -82,8 +80,7 @@ _MEDIA_TYPES: Final = {
     ".toml": b"application/toml",
     ".json": b"application/json",
 }
-_PRIVATE_ATTRIBUTE: Final = b' data-listener="private"'
-"""The attribute of the page's body at the private listener."""
+_PRIVATE_ATTRIBUTE: Final = b' data-listener="private"'  # the attribute of the page's body at the private listener
 _SECURITY_POLICY: Final = (
     b"default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; base-uri 'none'; "
     b"form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"

@@ -23,8 +23,7 @@ from privateer_server.conclusions.rules import (
 )
 
 _GAIN_DIGITS = 6
-_MAX_FACTOR = 50
-"""The largest multiple of the current participants that is named."""
+_MAX_FACTOR = 50  # the largest multiple of the current participants that is named
 
 
 def add_context_findings(

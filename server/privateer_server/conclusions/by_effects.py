@@ -21,11 +21,9 @@ _DECISION_TEXTS: Final[dict[ConfidenceLabel, str]] = {
 }
 _POWER = 0.8
 _MAX_FACTOR = 100
-_DECIMAL_SHARE_LIMIT = 0.02
-"""Percentages of a mean below this share have a decimal."""
+_DECIMAL_SHARE_LIMIT = 0.02  # percentages of a mean below this share have a decimal
 _PAIR_SIZE = 2
-_MAX_LISTED = 3
-"""The number of rules or effects that a text lists."""
+_MAX_LISTED = 3  # the number of rules or effects that a text lists
 
 
 def estimate_baseline(spec: Spec, rate: MeasuredRate | None) -> Estimate | None:

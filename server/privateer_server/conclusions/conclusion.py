@@ -26,11 +26,7 @@ from privateer_server.conclusions.by_estimates import (
     suggest_size,
 )
 from privateer_server.conclusions.measured_gain import find_gain_above_chance, warn_of_chance_level
-from privateer_server.conclusions.number_format import (
-    AnswerFacts,
-    format_count,
-    format_difference,
-)
+from privateer_server.conclusions.number_format import AnswerFacts, format_count, format_difference
 from privateer_server.conclusions.rule_words import format_number, shorten
 from privateer_server.conclusions.rules import RULE_DIGITS
 from privateer_server.rounds.loop import Schedule, Step

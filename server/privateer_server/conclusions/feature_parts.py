@@ -6,21 +6,16 @@ from typing import Final
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
 from privateer_core.answer.facts import Among, Condition, Level
+from privateer_core.arrays import Array, Bools, Ints
 from privateer_core.spec.features import Feature
 
-Array = NDArray[np.float64]
-Bools = NDArray[np.bool_]
-_MAX_PARTS: Final = 160
-"""The approximate number of parts of all features together."""
+_MAX_PARTS: Final = 160  # the approximate number of parts of all features together
 _MAX_SETS: Final = 240
 """The maximum number of parts of all features with levels: a search takes time with the square of their number."""
-_MIN_CUTS: Final = 3
-"""The minimum number of cuts of a numeric feature."""
-_GRID: Final = 8
-"""Without edges of boxes a numeric feature is cut at the edges of a grid of this size."""
+_MIN_CUTS: Final = 3  # the minimum number of cuts of a numeric feature
+_GRID: Final = 8  # without edges of boxes a numeric feature is cut at the edges of a grid of this size
 
 
 @dataclass(frozen=True)
@@ -79,7 +74,7 @@ class FeaturePart:
         return FeaturePart(self.name, self.feature, levels=levels, missing=self.feature.missing)
 
 
-def _find_levels(columns: Array, codes: tuple[int, ...]) -> NDArray[np.int64]:
+def _find_levels(columns: Array, codes: tuple[int, ...]) -> Ints:
     powers = 1 << np.arange(columns.shape[1] - 1, -1, -1)
     indices = np.searchsorted(np.array(codes), np.rint(columns).astype(np.int64) @ powers)
     return np.minimum(indices, len(codes) - 1)
@@ -134,9 +129,7 @@ def _list_number_parts(parent: FeaturePart, cuts: Array) -> Iterator[FeaturePart
         yield FeaturePart(name, feature)
 
 
-def _list_candidate_level_sets(
-    parent: FeaturePart, levels: NDArray[np.int64], rewards: Array, max_sets: int
-) -> list[FeaturePart]:
+def _list_candidate_level_sets(parent: FeaturePart, levels: Ints, rewards: Array, max_sets: int) -> list[FeaturePart]:
     """Return the sets of levels where an option is best or beats another, and each single level and its complement.
 
     At most ``max_sets`` sets are returned, those with the largest gain if each set gets its best option.

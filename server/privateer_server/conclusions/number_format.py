@@ -9,10 +9,8 @@ from privateer_core.portable import round_up
 from privateer_core.spec.spec import Spec
 
 _MAX_DECIMALS: Final = 6
-_MIN_SINGLE_DIGIT: Final = 3
-"""A leading digit below this is followed by a second digit."""
-_MAX_ROUNDING_SHARE: Final = 0.1
-"""The maximum share of an interval's half-width by which rounding may move its bounds."""
+_MIN_SINGLE_DIGIT: Final = 3  # a leading digit below this is followed by a second digit
+_MAX_ROUNDING_SHARE: Final = 0.1  # the maximum share of an interval's half-width by which rounding may move its bounds
 
 
 @dataclass(frozen=True)

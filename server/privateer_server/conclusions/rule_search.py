@@ -5,32 +5,23 @@ from functools import cached_property
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from privateer_core.answer.conclusion import RULES_MAX
+from privateer_core.arrays import Array, Bools, Ints
 from privateer_core.portable import first_largest
 
-Array = NDArray[np.float64]
-Bools = NDArray[np.bool_]
-Ints = NDArray[np.int64]
-MIN_GAIN_KEPT: Final = 0.98
-"""The share of the policy's gain at which the search stops."""
+MIN_GAIN_KEPT: Final = 0.98  # the share of the policy's gain at which the search stops
 MIN_UNCERTAIN_GAIN_KEPT: Final = 0.8
 """The same share if it is uncertain whether there is a gain: more rules would fit noise."""
-_MAX_PARTS_OF_RULE: Final = 4
-"""The maximum number of parts that a rule joins."""
+_MAX_PARTS_OF_RULE: Final = 4  # the maximum number of parts that a rule joins
 _PART_COST: Final = 0.005
 """The cost of each part of a rule, as a share of the policy's gain, so that rules with fewer parts are preferred."""
-_MIN_RULE_GAIN: Final = 0.002
-"""The minimum gain of a further rule, as a share of the policy's gain."""
-_MIN_PART_GAIN: Final = 0.01
-"""The minimum gain of a further part in a rule, as a share of the policy's gain."""
+_MIN_RULE_GAIN: Final = 0.002  # the minimum gain of a further rule, as a share of the policy's gain
+_MIN_PART_GAIN: Final = 0.01  # the minimum gain of a further part in a rule, as a share of the policy's gain
 _MAX_STEPS: Final = 12
-_MAX_PAIRS: Final = 8
-"""The number of pairs of parts that are narrowed, for each option."""
+_MAX_PAIRS: Final = 8  # the number of pairs of parts that are narrowed, for each option
 _TOLERANCE: Final = 1e-9
-_DECIMALS: Final = 9
-"""The decimals of gains, as shares of the policy's gain, by which pairs are ranked."""
+_DECIMALS: Final = 9  # the decimals of gains, as shares of the policy's gain, by which pairs are ranked
 
 
 @dataclass(frozen=True)

@@ -10,14 +10,10 @@ from privateer_server.conclusions.feature_parts import FeaturePart
 
 EVERYBODY: Final = "everybody"
 REST: Final = "everybody else"
-_MAX_NAME_LENGTH: Final = 60
-"""The maximum number of characters of a name in a sentence."""
-_MAX_LISTED_LEVELS: Final = 6
-"""The maximum number of levels that are listed one by one."""
-_MIN_LEVELS_TO_NEGATE: Final = 3
-"""The maximum number of levels that are listed although the excluded levels are fewer."""
-_MIN_WHOLE_NUMBER: Final = 1000
-"""Numbers from here on are written without decimals."""
+_MAX_NAME_LENGTH: Final = 60  # the maximum number of characters of a name in a sentence
+_MAX_LISTED_LEVELS: Final = 6  # the maximum number of levels that are listed one by one
+_MIN_LEVELS_TO_NEGATE: Final = 3  # the maximum number of levels that are listed although the excluded levels are fewer
+_MIN_WHOLE_NUMBER: Final = 1000  # numbers from here on are written without decimals
 
 
 def describe_parts(parts: Sequence[FeaturePart], *, is_only_rule: bool) -> str:

@@ -9,9 +9,9 @@ from statistics import NormalDist
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from privateer_core.answer.conclusion import ConfidenceLabel, Rule, Rules
+from privateer_core.arrays import Array, Bools, Ints
 from privateer_core.policies.expected_rewards import ExpectedRewards
 from privateer_core.policies.policy import Policy
 from privateer_core.spec.categories import Ordinal
@@ -22,9 +22,6 @@ from privateer_server.conclusions.feature_parts import FeaturePart, build_featur
 from privateer_server.conclusions.rule_search import MIN_GAIN_KEPT, RuleList, SearchedRule, search_rules
 from privateer_server.conclusions.rule_words import describe_parts
 
-Array = NDArray[np.float64]
-Bools = NDArray[np.bool_]
-Ints = NDArray[np.int64]
 _N_PARTICIPANTS: Final = 4096
 _MIN_PER_BOX: Final = 4
 """The minimum number of participants in a box, so that a cut through the box divides them in proportion."""
@@ -38,7 +35,7 @@ class Population:
 
     contexts: Array  # shape (n, columns): encoded, in [0, 1]
     weights: Array  # shape (n,): the share of the population that each represents
-    boxes: NDArray[np.int64]  # shape (n,): the box of each
+    boxes: Ints  # shape (n,): the box of each
 
 
 def spread_over_boxes(features: Mapping[str, Feature], lower: Array, upper: Array, shares: Array) -> Population:
@@ -97,7 +94,7 @@ def _place_in_boxes(feature: Feature, lower: Array, upper: Array, points: Array)
     return np.stack([np.where(is_missing, MISSING_PLACE, numbers), is_missing], axis=1)
 
 
-def _choose_allowed(is_allowed: Bools, points: Array) -> NDArray[np.int64]:
+def _choose_allowed(is_allowed: Bools, points: Array) -> Ints:
     """Return the index of an allowed level, (n, levels), for each point; the first index if none is allowed."""
     counts = np.maximum(is_allowed.sum(axis=1), 1)
     rank = np.minimum((points * counts).astype(np.int64), counts - 1)
@@ -107,11 +104,9 @@ def _choose_allowed(is_allowed: Bools, points: Array) -> NDArray[np.int64]:
 CERTAIN_FROM: Final = 0.98
 """With two equal options either is called almost certainly better with a total probability of .04."""
 LIKELY_FROM: Final = 0.9
-_EXACT: Final = 1 - 1e-6
-"""The share of participants for whom rules agree with tests, if seven rules can."""
+_EXACT: Final = 1 - 1e-6  # the share of participants for whom rules agree with tests, if seven rules can
 RULE_DIGITS: Final = 4
-_MAX_CERTAINTY: Final = 0.9999
-"""The highest probability by a model that is reported."""
+_MAX_CERTAINTY: Final = 0.9999  # the highest probability by a model that is reported
 _DECISIONS: Final[tuple[ConfidenceLabel, ...]] = (
     "decided",
     "decided against the control",

@@ -51,10 +51,8 @@ def measure_experiment(schedule: Schedule, first: Step) -> ExperimentSize:
     return ExperimentSize(spec.smallest_batch, rounds, spec.privacy.trust.shuffled, learner.growth)
 
 
-_RETRY_DELAY_SECONDS: Final = 5
-"""The delay between two attempts to close a round while the disk is full."""
-_LEASE_CHECK_SECONDS: Final = 1
-"""The delay between two checks of a round that another server closes."""
+_RETRY_DELAY_SECONDS: Final = 5  # the delay between two attempts to close a round while the disk is full
+_LEASE_CHECK_SECONDS: Final = 1  # the delay between two checks of a round that another server closes
 _log = logging.getLogger("privateer.server")
 
 

@@ -16,8 +16,7 @@ from privateer_server.store.records import TRANSIENT_ERRORS, ExperimentState
 if TYPE_CHECKING:
     from privateer_core.serving.store.postgres import Notifications
 
-_POLL_SECONDS: Final = 1.0
-"""The interval of refreshes without a notification: counted reports are not notified."""
+_POLL_SECONDS: Final = 1.0  # the interval of refreshes without a notification: counted reports are not notified
 _log = logging.getLogger("privateer.server")
 
 

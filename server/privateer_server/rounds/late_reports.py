@@ -7,9 +7,9 @@ from typing import Final
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
 from privateer_core.algorithms import parse_spec
+from privateer_core.arrays import Array
 from privateer_core.codec import decode
 from privateer_core.policies.gain_policy import GainPolicy
 from privateer_core.policies.policy import Policy
@@ -18,10 +18,8 @@ from privateer_server.rounds.loop import PolicyMix
 from privateer_server.rounds.open_round import OpenRound, RoundFacts, read_policy
 from privateer_server.store.store import Store
 
-Array = NDArray[np.float64]
 _N_REPORT_TIMES: Final = 16
-_MIN_SHARE: Final = 1e-3
-"""Shares below this are left out."""
+_MIN_SHARE: Final = 1e-3  # shares below this are left out
 _MAX_CACHED_POLICIES: Final = 1024
 _MAX_CACHED_BYTES: Final = 64 << 20
 """Policies cached in memory, and bytes of their publications, so that old reports do not read them each time."""

@@ -29,12 +29,10 @@ from privateer_server.rounds.loop import PolicyMix, Schedule, Step
 from privateer_server.rounds.states import RoundEvent, RoundState
 from privateer_server.store.records import NO_PLAN, STOPPED, ExperimentState, Plan, RoundRecord
 
-MAX_CLOCK_DIFFERENCE_SECONDS: Final = 60
-"""The seconds by which a shuffler's clock may differ."""
+MAX_CLOCK_DIFFERENCE_SECONDS: Final = 60  # the seconds by which a shuffler's clock may differ
 GRACE_SECONDS: Final = MAX_CLOCK_DIFFERENCE_SECONDS + 30
 """The seconds after a deadline in which a shuffler may deliver: by its clock, and after a failed attempt."""
-_MIN_WAIT_SECONDS: Final = 1
-"""The shortest wait for late reports for which a round is opened."""
+_MIN_WAIT_SECONDS: Final = 1  # the shortest wait for late reports for which a round is opened
 _create_part_name: Final = partial(secrets.token_bytes, 8)
 """Creates a random name for this process's partial sum of a round."""
 

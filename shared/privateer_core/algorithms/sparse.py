@@ -35,13 +35,10 @@ from privateer_core.spec.spec import Capabilities, example_promises
 
 FEATURES_MAX: Final = 1 << 14
 _Name: TypeAlias = Annotated[str, Field(min_length=1, max_length=128)]
-ROUND_BYTES_MAX: Final = 256 << 20
-"""Maximum number of bytes that a server holds for an open round."""
-CLASSES_MAX: Final = 64
-"""Maximum number of features about which reports that are each private by themselves can be."""
+ROUND_BYTES_MAX: Final = 256 << 20  # maximum number of bytes that a server holds for an open round
+CLASSES_MAX: Final = 64  # maximum number of features about which reports that are each private by themselves can be
 _TERM_UNIT: Final = "what half a range of a feature adds to the mean reward, in its units"
-_MAX_ABSOLUTE_PREDICTION: Final = 1 + 1e-9
-"""Bound of a scaled expected reward, with room for rounding errors."""
+_MAX_ABSOLUTE_PREDICTION: Final = 1 + 1e-9  # bound of a scaled expected reward, with room for rounding errors
 
 
 class ArmContext(Range):

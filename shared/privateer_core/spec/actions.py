@@ -12,8 +12,7 @@ from privateer_core.spec.sections import Finite, Section
 
 COUNT_MAX: Final = 20_000
 DIMENSION_MAX: Final = 128
-_MAX_LENGTH: Final = 1 + 1e-9
-"""Maximum length of an action, with room for rounding to decimal digits."""
+_MAX_LENGTH: Final = 1 + 1e-9  # maximum length of an action, with room for rounding to decimal digits
 Vector = Annotated[tuple[Finite, ...], Field(min_length=1, max_length=DIMENSION_MAX)]
 
 

@@ -13,10 +13,8 @@ from privateer_core.spec.columns import is_missing, is_number
 from privateer_core.spec.features import BOUND_MAX, check_bounds
 from privateer_core.spec.sections import Finite, Section
 
-ADJUSTMENTS_MAX: Final = 3
-"""Maximum number of covariates of a reward."""
-_MISSING_NUMBER: Final = 0.5
-"""The scaled value of a missing number: the middle of its bounds."""
+ADJUSTMENTS_MAX: Final = 3  # maximum number of covariates of a reward
+_MISSING_NUMBER: Final = 0.5  # the scaled value of a missing number: the middle of its bounds
 
 
 class Adjustment(Section):
@@ -128,8 +126,3 @@ def select_learned_numbers(adjustments: Mapping[str, Adjustment], numbers: Array
     pairs = zip(adjustments.values(), numbers.T, strict=True)
     columns = [adjustment.scaled(column) for adjustment, column in pairs if adjustment.is_learned]
     return np.stack(columns, axis=1) if columns else np.zeros((len(numbers), 0))
-
-
-def append_numbers(rewards: Array, numbers: Array) -> Array:
-    """Return rewards (n,) or (n, columns) with numbers (n, learned) as further columns, as policies expect them."""
-    return np.column_stack([rewards, numbers]) if numbers.shape[1] else rewards

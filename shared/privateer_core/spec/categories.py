@@ -15,10 +15,8 @@ from privateer_core.spec.features import Feature, Scaled
 
 LEVELS_MAX: Final = 1000
 _ORDERED_MAX: Final = 256
-OTHER: Final = "other"
-"""The level that represents all unlisted levels in a spec."""
-MISSING: Final = "missing"
-"""The name of a missing value."""
+OTHER: Final = "other"  # the level that represents all unlisted levels in a spec
+MISSING: Final = "missing"  # the name of a missing value
 _TEXT_MAX: Final = 256
 _INTEGER_MAX: Final = 2**53
 _WORD_MASK: Final = (1 << 64) - 1

@@ -9,11 +9,9 @@ import numpy as np
 from privateer_core.arrays import Array, Bools
 from privateer_core.errors import InputError
 
-MISSING_PLACE: Final = 0.5
-"""The position of a missing number, whose flag is set."""
+MISSING_PLACE: Final = 0.5  # the position of a missing number, whose flag is set
 _UNLIMITED_HALVINGS: Final = 64
-_MISSING_TYPE_NAMES: Final = ("NAType", "NaTType")
-"""Type names of missing values in pandas, which is not imported here."""
+_MISSING_TYPE_NAMES: Final = ("NAType", "NaTType")  # type names of missing values in pandas, which is not imported here
 
 
 class Block(msgspec.Struct, frozen=True):

@@ -23,11 +23,9 @@ if TYPE_CHECKING:
 
 
 FEATURES_MAX: Final = 20
-COLUMNS_MAX: Final = 40
-"""Maximum number of columns that are halved, or multiplied with each other."""
+COLUMNS_MAX: Final = 40  # maximum number of columns that are halved, or multiplied with each other
 TABLE_FEATURES: Final = 64
-TABLE_COLUMNS: Final = 320
-"""Maximum numbers of features and columns of a table, with separate terms for each feature."""
+TABLE_COLUMNS: Final = 320  # maximum numbers of features and columns of a table, with separate terms for each feature
 
 
 @runtime_checkable

@@ -7,15 +7,12 @@ from pydantic import Field
 
 from privateer_core.spec.sections import NAME, Section
 
-WINDOW_MAX: Final = 365 * 86_400
-"""Maximum conversion window, in seconds: a year."""
-REPORTS_MAX: Final = 1000
-"""Maximum number of reports of a participant."""
+WINDOW_MAX: Final = 365 * 86_400  # maximum conversion window, in seconds: a year
+REPORTS_MAX: Final = 1000  # maximum number of reports of a participant
 PERIOD_MIN: Final = 3600
 """Minimum report period, in seconds: a device stores its number, which must not reveal a finer time."""
 _PEOPLE_MAX: Final = 10_000_000_000
-_GRAINS_PER_WINDOW: Final = 100
-"""Number of possible ends within a conversion window."""
+_GRAINS_PER_WINDOW: Final = 100  # number of possible ends within a conversion window
 _DAY_SECONDS: Final = 86_400
 _ARRIVALS_MAX: Final = 1e9
 

@@ -8,8 +8,7 @@ from privateer_core.errors import SpecError
 FIELD: Final = "algorithm.half_life"
 _HALF_LIFE_MAX: Final = 1e12
 _ROUND_MAX: Final = 2000
-_ROUND_SHARE: Final = 0.2
-"""Larger rounds, with more than this share of the shortest half-life, detect changes slowly."""
+_ROUND_SHARE: Final = 0.2  # larger rounds, with more than this share of the shortest half-life, detect changes slowly
 
 
 def validate_half_life(memory: Any, keywords: tuple[str, ...]) -> Any:

@@ -19,8 +19,7 @@ from privateer_core.spec.sections import Section
 
 ArmVisibility = Literal["visible", "as-local", "grouped", "hidden"]
 """The assumption of a promise about observers of arms, in ascending order of strength."""
-BATCH_MAX: Final = 1_000_000
-"""Maximum of ``min_batch``."""
+BATCH_MAX: Final = 1_000_000  # maximum of ``min_batch``
 
 
 def _promise_of(fields: Mapping[str, Any]) -> tuple[str, float]:

@@ -20,14 +20,10 @@ from privateer_core.spec.sections import Finite
 
 _LATER_KEYS: Final = ("kind", "base_rate", "standard_deviation", "covariates")
 """Keys that specs of earlier versions lack."""
-REWARD: Final = "reward"
-"""The key of the reward in an outcome with guardrails."""
-YES: Final = 0.5
-"""Minimum number of an answer that is yes."""
-_MAX_RANGE_DEVIATIONS: Final = 50
-"""Maximum plausible range in standard deviations: revenue up to a cap has 10 to 20."""
-_FITTED_RANGE: Final = 10
-"""Range in standard deviations that clips very few scores."""
+REWARD: Final = "reward"  # the key of the reward in an outcome with guardrails
+YES: Final = 0.5  # minimum number of an answer that is yes
+_MAX_RANGE_DEVIATIONS: Final = 50  # maximum plausible range in standard deviations: revenue up to a cap has 10 to 20
+_FITTED_RANGE: Final = 10  # range in standard deviations that clips very few scores
 _MAX_SHIFT_RANGES: Final = 100
 """Maximum plausible adjustment in ranges of the reward; larger ones are probably in another unit."""
 
@@ -200,3 +196,8 @@ def read_numbers(reported: Any, names: Collection[Any], field: str, remedy: str)
     if not all(is_number(reported[name]) and math.isfinite(reported[name]) for name in names):
         raise InputError("must be finite numbers", field=field, remedy="report what was observed")
     return np.array([reported[name] for name in names], np.float64)
+
+
+def append_numbers(rewards: Array, numbers: Array) -> Array:
+    """Return rewards (n,) or (n, columns) with numbers (n, learned) as further columns, as policies expect them."""
+    return np.column_stack([rewards, numbers]) if numbers.shape[1] else rewards

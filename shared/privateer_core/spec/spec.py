@@ -54,11 +54,9 @@ class AlgorithmSection(Section):
 class Spec(Section):
     """The spec of a whole experiment; algorithms add sections and checks."""
 
-    question: ClassVar[type[Question]]
-    """The type of question of the algorithm's reports."""
+    question: ClassVar[type[Question]]  # the type of question of the algorithm's reports
     capabilities: ClassVar[Capabilities] = Capabilities()
-    people_key: ClassVar[str] = "horizon"
-    """The key of ``[experiment]`` with the number of participants."""
+    people_key: ClassVar[str] = "horizon"  # the key of ``[experiment]`` with the number of participants
 
     experiment: ExperimentTable
     reward: Reward = Reward()

@@ -20,10 +20,8 @@ _IDLE_SECONDS: Final = 0.1
 _MIN_SHARED_UPLOADS: Final = 8
 _GATHER_SECONDS: Final = 0.005
 """Wait after a transaction shared by at least eight uploads, so that more uploads share the next one."""
-_FULL_DISK_SECONDS: Final = 1.0
-"""Pause after a failed maintenance of a round."""
-_LOOK_SECONDS: Final = 1.0
-"""Pause between checks of the state that replicas share."""
+_FULL_DISK_SECONDS: Final = 1.0  # pause after a failed maintenance of a round
+_LOOK_SECONDS: Final = 1.0  # pause between checks of the state that replicas share
 _Result = TypeVar("_Result")
 _log = logging.getLogger(__name__)
 

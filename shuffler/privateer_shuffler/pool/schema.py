@@ -63,9 +63,7 @@ def _key_table(name: str) -> Table:
     )
 
 
-SERVER: Final = _key_table("server")
-"""The key of the first server that replicas have met."""
-SIGNER: Final = _key_table("signer")
-"""The replicas' own key."""
+SERVER: Final = _key_table("server")  # the key of the first server that replicas have met
+SIGNER: Final = _key_table("signer")  # the replicas' own key
 SEAL: Final = seal_table(_TABLES)
 SHARED_TABLES: Final = (TAKEN, ROUNDS, PIECES, FINGERPRINTS, leases_table(_TABLES), SPENT, SERVER, SIGNER, SEAL)

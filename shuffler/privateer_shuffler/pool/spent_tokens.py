@@ -45,8 +45,7 @@ _PURPOSE: Final = b"privateer/spent-tokens/1"
 _RECENT_MAX: Final = 1 << 17
 _HASH_BYTES: Final = 16
 _TIME_BYTES: Final = 8
-TOKEN_BYTES: Final = _HASH_BYTES + _TIME_BYTES
-"""Size of a token in a round's file: its hash and expiry."""
+TOKEN_BYTES: Final = _HASH_BYTES + _TIME_BYTES  # size of a token in a round's file: its hash and expiry
 
 
 class SpentFindings(NamedTuple):

@@ -9,18 +9,14 @@ from numpy.typing import NDArray
 
 from privateer_core.algorithms.additive.cells import Cells
 from privateer_core.algorithms.additive.policy import TERM_UNIT, AdditivePolicy
+from privateer_core.arrays import Array, Ints
 
-Array = NDArray[np.float64]
-Ints = NDArray[np.int64]
-_N_SIMULATED: Final = 256
-"""People made up for each cell, each of whom takes every draw."""
+_N_SIMULATED: Final = 256  # people made up for each cell, each of whom takes every draw
 _MAX_EXCEEDING_SHARE: Final = 0.02
 _MIN_SIMULATED: Final = 32
-_ARM_BITS: Final = 8
-"""Bits of an arm: a sum of 65 terms of 16 bits has 22 more."""
+_ARM_BITS: Final = 8  # bits of an arm: a sum of 65 terms of 16 bits has 22 more
 _ARM_MASK: Final = (1 << _ARM_BITS) - 1
-_UNPLAYABLE_SCORE: Final = -(1 << 30)
-"""Score of an arm that nobody gets: below all sums of terms."""
+_UNPLAYABLE_SCORE: Final = -(1 << 30)  # score of an arm that nobody gets: below all sums of terms
 _MAX_SIMULATED: Final = _N_SIMULATED * 64
 """Features with more than 64 cells have fewer people for each, but no fewer than a few."""
 _MIN_DIVISOR: Final = 1e-9

@@ -5,22 +5,18 @@ from functools import lru_cache
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import softmax
 
 from privateer_core.algorithms.additive.cells import Cells, Questions, ShapeCells
+from privateer_core.arrays import Array
 from privateer_server.algorithms.additive.posterior import build_kernels
 
-Array = NDArray[np.float64]
-_MISSING_SHARE: Final = 0.1
-"""Assumed share of people without a number, where there may be some."""
+_MISSING_SHARE: Final = 0.1  # assumed share of people without a number, where there may be some
 _RELATIVE_DEVIATIONS: Final = np.array([0.1, 0.2, 0.4, 0.8, 1.6, 3.2])
 """Standard deviations tried for shares, by the even one."""
 _RIDGE: Final = 1e-6
-_MIN_RELATIVE_SHARE: Final = 2e-3
-"""The least share that is believed, by the even one."""
-_CACHE_SIZE: Final = 512
-"""Features whose priors are kept: those of several experiments."""
+_MIN_RELATIVE_SHARE: Final = 2e-3  # the least share that is believed, by the even one
+_CACHE_SIZE: Final = 512  # features whose priors are kept: those of several experiments
 
 
 @dataclass(frozen=True)

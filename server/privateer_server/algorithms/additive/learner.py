@@ -9,7 +9,7 @@ from typing_extensions import override
 
 from privateer_core.algorithms.additive.policy import TERM_UNIT, AdditivePolicy
 from privateer_core.algorithms.additive.spec import AdditiveSpec
-from privateer_core.arrays import pad_arms
+from privateer_core.arrays import Array, pad_arms
 from privateer_core.mechanisms.named_symbol import NamedSymbol
 from privateer_core.policies.expected_rewards import ExpectedRewards
 from privateer_core.primitives.bounded_vectors import VectorSums
@@ -39,11 +39,8 @@ from privateer_server.algorithms.additive.terms_learner import (
     quantize_terms,
 )
 
-Array = NDArray[np.float64]
-_N_DRAWS: Final = 32
-"""Draws that coins choose from."""
-_N_REVISITED_ROUNDS: Final = 8
-"""How many rounds are read again when more is known of where people are."""
+_N_DRAWS: Final = 32  # draws that coins choose from
+_N_REVISITED_ROUNDS: Final = 8  # how many rounds are read again when more is known of where people are
 _NO_FEATURE_SHARE: Final = 0.2
 """Share of people who say nothing of features, where each answers one question and all features are long."""
 _MIN_LEVEL: Final = 0.005

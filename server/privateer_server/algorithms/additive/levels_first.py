@@ -11,7 +11,7 @@ from typing_extensions import override
 from privateer_core.algorithms.additive.coin_arms import LEVEL_QUESTION, CoinArms, find_unmerged_questions
 from privateer_core.algorithms.additive.policy import TERM_UNIT, AdditivePolicy
 from privateer_core.algorithms.additive.spec import AdditiveSpec
-from privateer_core.arrays import pad_arms
+from privateer_core.arrays import Array, Bools, pad_arms
 from privateer_core.primitives.contributions import CellHits
 from privateer_core.primitives.public_coins import UNIT
 from privateer_server.algorithms import NewRound
@@ -22,7 +22,6 @@ from privateer_server.algorithms.additive.posterior import TermPosterior
 from privateer_server.algorithms.additive.shared_terms import SpikedTerms, fit_features
 from privateer_server.algorithms.additive.terms_learner import LastValueCache, TermsLearner, quantize_terms
 
-Array = NDArray[np.float64]
 _COMMON_DEVIATION: Final = 0.5
 _ARM_DEVIATION: Final = 0.15
 """Standard deviations of what all arms have in common, and of each beside it, before any report."""
@@ -61,7 +60,7 @@ class LevelEvidence:
         covariance = np.linalg.inv(precision + np.diag(self.information))
         return covariance @ (self.scores + precision @ np.full(n_arms, prior_mean)), covariance
 
-    def expected_regret(self, prior_mean: float, playable: NDArray[np.bool_]) -> float:
+    def expected_regret(self, prior_mean: float, playable: Bools) -> float:
         """Return the expected regret of the arm with the largest posterior mean."""
         mean, covariance = self.posterior(prior_mean)
         noise = np.random.default_rng(0).standard_normal((_N_DRAWS, len(mean)))
@@ -131,22 +130,17 @@ def _sum_by_question(
             yield QuestionSums(arm, topic, n_asked, sums.reshape(size, n_columns).T, noise)
 
 
-Ints = NDArray[np.int64]
-_N_COIN_ARM_PEOPLE: Final = 1000
-"""About as many people of every doubling of all get an arm by coins."""
-_MIN_COIN_ARM_SHARE: Final = 0.03
-"""Least share of people who get an arm by coins."""
+_N_COIN_ARM_PEOPLE: Final = 1000  # about as many people of every doubling of all get an arm by coins
+_MIN_COIN_ARM_SHARE: Final = 0.03  # least share of people who get an arm by coins
 _COIN_LEVEL_SHARES: Final = (0.3, 0.8)
 _OTHER_LEVEL_SHARES: Final = (0.1, 0.1)
 """Least and largest share of people asked about levels, of those who get an arm by coins, and of the others."""
 _FULL_SHARE_REGRET: Final = 0.01
 """Expected loss by the arm that leads from which on the largest share is asked about levels."""
-_MIN_RELATIVE_QUESTION_SHARE: Final = 0.15
-"""What every feature is asked about at least, by the one that does most."""
+_MIN_RELATIVE_QUESTION_SHARE: Final = 0.15  # what every feature is asked about at least, by the one that does most
 _MAX_CHANGED_ARM_SHARE: Final = 0.01
 """Share of people who chose by a plan that gave other arms, up to which all who seem to have an arm by coins count."""
-_FINEST_ROUND_PERIOD: Final = 5
-"""Every so many rounds all features are asked about in their own cells."""
+_FINEST_ROUND_PERIOD: Final = 5  # every so many rounds all features are asked about in their own cells
 
 
 @dataclass(frozen=True)

@@ -9,25 +9,20 @@ from itertools import pairwise
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import softmax
 
 from privateer_core.algorithms.additive.cells import Cells, Questions
 from privateer_core.algorithms.additive.spec import LONG_LEVELS
-from privateer_core.arrays import pad_arms
+from privateer_core.arrays import Array, Ints, pad_arms
 
-Array = NDArray[np.float64]
-Ints = NDArray[np.int64]
 _TERM_DEVIATIONS: Final = np.array([0.0, 0.01, 0.02, 0.04, 0.08, 0.16, 0.32])
 """Standard deviations of a level's term, in expected reward where that is about 1/2."""
 _PRIOR_LEVEL_COUNTS: Final = np.array([8.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0])
 """Levels that are thought to have each scale, before any report."""
 _SHARE_DEVIATIONS: Final = np.array([0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0])
 """Standard deviations of levels' shares of people, by the even one."""
-_MIN_RELATIVE_SHARE: Final = 2e-3
-"""The least share that is believed, by the even one."""
-_LEVEL_DEVIATION: Final = 0.1
-"""About how far a level's term may be from what all have in common."""
+_MIN_RELATIVE_SHARE: Final = 2e-3  # the least share that is believed, by the even one
+_LEVEL_DEVIATION: Final = 0.1  # about how far a level's term may be from what all have in common
 _N_EM_STEPS: Final = 20
 _N_BISECTIONS: Final = 50
 

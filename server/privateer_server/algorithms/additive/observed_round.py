@@ -11,13 +11,11 @@ from numpy.typing import NDArray
 from scipy.linalg.lapack import sposv
 
 from privateer_core.algorithms.additive.cells import Cells, Questions
+from privateer_core.arrays import Array, Ints
 from privateer_core.primitives.public_coins import UNIT
 from privateer_server.algorithms.additive.arm_shares import ArmShares
 
-Array = NDArray[np.float64]
-Ints = NDArray[np.int64]
-_GROUP_CACHE_SIZE: Final = 64
-"""Experiments whose groups are kept."""
+_GROUP_CACHE_SIZE: Final = 64  # experiments whose groups are kept
 _MIN_PEOPLE: Final = 1e-9
 
 
@@ -113,8 +111,7 @@ class FeatureProducts:
 
 _EXACT_COUNT_VARIANCE: Final = 1e-3
 """Variance of a sum that has no noise, in people: a little, so that sums that follow from others do no harm."""
-_TERM_CACHE_SIZE: Final = 64
-"""Experiments whose terms are kept by feature."""
+_TERM_CACHE_SIZE: Final = 64  # experiments whose terms are kept by feature
 
 
 @dataclass(frozen=True)
@@ -161,14 +158,13 @@ def independent_products(cells: Cells, weighted: Array) -> Array:
 
 
 @lru_cache(_TERM_CACHE_SIZE)
-def _feature_numbers(cells: Cells) -> NDArray[np.int64]:
+def _feature_numbers(cells: Cells) -> Ints:
     """Return the number of each term's feature, from 1, and 0 for the intercept."""
     return np.repeat(np.arange(len(cells.features) + 1), np.diff(cells.starts, prepend=0))
 
 
 _N_DESIGN_STEPS: Final = 8
-_EVEN_SHARE: Final = 0.3
-"""Share of people who are asked evenly, feature by feature, whatever is known."""
+_EVEN_SHARE: Final = 0.3  # share of people who are asked evenly, feature by feature, whatever is known
 
 
 def even_shares(questions: Questions) -> Array:
@@ -182,7 +178,7 @@ def even_shares(questions: Questions) -> Array:
 class SeparateTerms:
     """Independent terms that have one question each."""
 
-    questions: NDArray[np.int64]  # shape (terms,): the question of each, numbered after all others
+    questions: Ints  # shape (terms,): the question of each, numbered after all others
     variances: Array  # shape (arms, terms): what is not known of them
     weighted: Array  # shape (arms, terms): people who will report, times what their residuals are multiplied by
     masses: Array  # shape (terms,): shares of people

@@ -4,9 +4,9 @@ from dataclasses import dataclass
 from typing import Final, cast
 
 import numpy as np
-from numpy.typing import NDArray
 
 from privateer_core.algorithms.additive.policy import AdditivePolicy
+from privateer_core.arrays import Array, Ints
 from privateer_core.mechanisms.cell_pairs import CellPairs
 from privateer_core.mechanisms.feature_sums import FeatureSums
 from privateer_core.mechanisms.named_symbol import NamedSymbol
@@ -14,7 +14,6 @@ from privateer_core.primitives.bounded_vectors import VectorSums
 from privateer_core.primitives.contributions import CellHits
 from privateer_core.privacy.terms import Terms
 
-Array = NDArray[np.float64]
 _MIN_DIVISOR: Final = 1e-9
 
 
@@ -53,7 +52,7 @@ class PartSums:
         noise = self.count_noise * (len(self.counts) * self.rates[0] + self.rates[1] * shares)
         return noise + np.maximum(self.times - 1, 0) * people * shares
 
-    def select_parts(self, parts: NDArray[np.int64]) -> "PartSums":
+    def select_parts(self, parts: Ints) -> "PartSums":
         """Return the sums of the selected parts."""
         columns = self.sums[:, parts], self.counts[:, parts], self.noise[parts], self.count_noise[parts]
         return PartSums(*columns, self.rates, self.value_rates, self.is_same_people, self.times[parts])
@@ -73,10 +72,7 @@ class PartSums:
         mechanism, question_of_part = cast(FeatureSums, policy.terms.mechanism), policy.questions.question_of_part
         totals, arms = release.sums.reshape(-1, len(question_of_part)), len(policy.means)
         rows = []
-        for scaled_sums, scales in (
-            (totals[:arms], mechanism.value_scales),
-            (totals[arms:], mechanism.count_scales),
-        ):
+        for scaled_sums, scales in ((totals[:arms], mechanism.value_scales), (totals[arms:], mechanism.count_scales)):
             part_scales = np.array(scales, np.float64)[question_of_part]
             divisors = np.maximum(part_scales, 1.0)
             noise = np.where(part_scales > 0, release.noise / divisors**2, np.inf)

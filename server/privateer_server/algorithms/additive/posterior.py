@@ -7,13 +7,11 @@ from functools import cached_property, lru_cache
 from typing import Final, Self
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.linalg.lapack import dtrtri
 from scipy.special import softmax
 
 from privateer_core.algorithms.additive.cells import Cells, ShapeCells
-
-Array = NDArray[np.float64]
+from privateer_core.arrays import Array
 
 
 @dataclass(frozen=True)
@@ -71,12 +69,9 @@ class WhitePosterior:
         return self.roots[index], rows @ rows.transpose(0, 2, 1), self.white[:, block]
 
 
-LENGTHS: Final = (0.125, 0.25, 0.5, 1.0)
-"""Lengths tried over which a function is alike, by a feature's range."""
-_ROUGHNESS_SHARE: Final = 0.05
-"""Share of a function's variance that is each bin's own."""
-_KERNEL_CACHE_SIZE: Final = 512
-"""Features whose kernels are kept, for every round asks for them."""
+LENGTHS: Final = (0.125, 0.25, 0.5, 1.0)  # lengths tried over which a function is alike, by a feature's range
+_ROUGHNESS_SHARE: Final = 0.05  # share of a function's variance that is each bin's own
+_KERNEL_CACHE_SIZE: Final = 512  # features whose kernels are kept, for every round asks for them
 
 
 @lru_cache(_KERNEL_CACHE_SIZE)
@@ -103,25 +98,18 @@ def build_kernels(feature: ShapeCells, lengths: tuple[float, ...] = LENGTHS) -> 
 _SCALE_GRID: Final = 0.003125 * 2.0 ** np.arange(9)
 """Standard deviations tried for a feature's terms, in expected reward where that is about 1/2."""
 _TYPICAL_SCALE: Final = 0.05
-_TOTAL_SCALE: Final = 0.3
-"""What the sum of few features' terms typically varies by: each of them alone does much."""
+_TOTAL_SCALE: Final = 0.3  # what the sum of few features' terms typically varies by: each of them alone does much
 _LOG_SCALE_DEVIATION: Final = 0.7
 """Scales are log-normal around the typical one, with this standard deviation of the logarithm."""
-_WIDE_SCALE: Final = 0.2
-"""Standard deviation of a feature's terms where no evidence narrows it."""
-_TYPICAL_LEVEL_SCALE: Final = 0.1
-"""What many arms typically differ by for everybody."""
-_RIDGE_SHARE: Final = 1e-3
-"""Share of variance that is left of what a feature's terms have in common."""
+_WIDE_SCALE: Final = 0.2  # standard deviation of a feature's terms where no evidence narrows it
+_TYPICAL_LEVEL_SCALE: Final = 0.1  # what many arms typically differ by for everybody
+_RIDGE_SHARE: Final = 1e-3  # share of variance that is left of what a feature's terms have in common
 _ARM_LEVEL_DEVIATION: Final = 0.25
 """Standard deviation of what arms differ by for everybody, where expected rewards are about 1/2."""
-_LEVEL_DEVIATION: Final = 0.5
-"""Standard deviation of what all arms have in common, before any report."""
+_LEVEL_DEVIATION: Final = 0.5  # standard deviation of what all arms have in common, before any report
 _N_STEPS: Final = 5
-_RARE_REWARD_UNIT: Final = 0.2
-"""What 1 is of scales where about one in twenty has a reward."""
-_TOLERANCE: Final = 0.02
-"""Relative change of all variances below which no further step is taken."""
+_RARE_REWARD_UNIT: Final = 0.2  # what 1 is of scales where about one in twenty has a reward
+_TOLERANCE: Final = 0.02  # relative change of all variances below which no further step is taken
 
 
 @dataclass(frozen=True)

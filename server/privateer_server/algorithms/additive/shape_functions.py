@@ -5,16 +5,15 @@ from statistics import NormalDist
 from typing import Final, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from privateer_core.algorithms.additive.cells import Cells
 from privateer_core.algorithms.additive.spec import describe_cells
 from privateer_core.answer.facts import NAME_MAX
 from privateer_core.answer.policy_view import FeatureShape, ShapeCurve, Shapes
+from privateer_core.arrays import Array, Bools, Ints
 from privateer_core.spec.features import Feature
 from privateer_server.algorithms.additive.posterior import TermPosterior
 
-Array = NDArray[np.float64]
 MAX_FEATURES: Final = 12
 MAX_OPTIONS: Final = 6
 MAX_CELLS: Final = 32
@@ -38,7 +37,7 @@ def build_shapes(
     unshrunk: TermPosterior,
     people: CellShares,
     options: tuple[str, ...],
-    playable: NDArray[np.bool_],
+    playable: Bools,
     span: float,
 ) -> Shapes:
     """Return the shape functions of reports, for playable options.
@@ -85,7 +84,7 @@ def _expected_levels(means: Array, people: CellShares) -> Array:
     return np.asarray(means[:, 0] + np.sum(feature_means, axis=0))
 
 
-def _rank_options(levels: Array, centred: list[Array], people: CellShares) -> NDArray[np.int64]:
+def _rank_options(levels: Array, centred: list[Array], people: CellShares) -> Ints:
     """Return the options by the largest share of participants for whom they are best by a single feature."""
     wins = np.zeros(len(levels))
     for index, terms in enumerate(centred):
@@ -96,9 +95,7 @@ def _rank_options(levels: Array, centred: list[Array], people: CellShares) -> ND
     return np.lexsort((-levels, -wins))[:MAX_OPTIONS]
 
 
-def _centred_curves(
-    posterior: TermPosterior, people: CellShares, index: int, arms: NDArray[np.int64]
-) -> tuple[Array, Array]:
+def _centred_curves(posterior: TermPosterior, people: CellShares, index: int, arms: Ints) -> tuple[Array, Array]:
     """Return centred terms of arms and their standard deviations, each (arms, cells)."""
     columns, shares = people.cells.feature_slice(index), _cell_shares(people, index)
     centre = np.eye(len(shares)) - shares

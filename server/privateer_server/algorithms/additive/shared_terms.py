@@ -4,10 +4,10 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import softmax
 
 from privateer_core.algorithms.additive.cells import Cells, ShapeCells
+from privateer_core.arrays import Array
 from privateer_server.algorithms.additive.posterior import (
     TermPosterior,
     TermScales,
@@ -20,13 +20,10 @@ from privateer_server.algorithms.additive.posterior import (
     update_priors,
 )
 
-Array = NDArray[np.float64]
-_SPIKE_PROBABILITY: Final = 0.7
-"""Probability before any report that a feature does nothing."""
+_SPIKE_PROBABILITY: Final = 0.7  # probability before any report that a feature does nothing
 _SPIKED_SCALES: Final = np.array([0.015, 0.03, 0.06, 0.12, 0.25])
 _SPIKED_LENGTHS: Final = (0.25, 1.5)
-_RIDGE_SHARE: Final = 1e-3
-"""Share of variance that is left of what a feature's terms have in common."""
+_RIDGE_SHARE: Final = 1e-3  # share of variance that is left of what a feature's terms have in common
 _SHARED_RESIDUAL_DEVIATION: Final = 0.05
 """Standard deviation of what all of an arm's residuals have in common, as its level is not known exactly."""
 
@@ -92,14 +89,12 @@ def fit_features(cells: Cells, masses: Array, information: Array, scores: Array)
     ]
 
 
-MIN_ARMS_FOR_SHARED_TERMS: Final = 17
-"""So many arms tell what they have in common from what is their own."""
+MIN_ARMS_FOR_SHARED_TERMS: Final = 17  # so many arms tell what they have in common from what is their own
 _OWN_EFFECT_PROBABILITY: Final = 0.1
 """How likely a feature does something to one arm that it does not do to others, before any report."""
 _N_STEPS: Final = 5
 _JITTER: Final = 1e-12
-_COMMON_LEVEL_DEVIATION: Final = 0.5
-"""Standard deviation of the level that all arms have in common, before any report."""
+_COMMON_LEVEL_DEVIATION: Final = 0.5  # standard deviation of the level that all arms have in common, before any report
 
 
 def fit_shared_terms(

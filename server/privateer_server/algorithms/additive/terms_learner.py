@@ -15,6 +15,7 @@ from privateer_core.answer import Answer
 from privateer_core.answer.facts import Fact
 from privateer_core.answer.parts import Figures
 from privateer_core.answer.policy_view import Shapes
+from privateer_core.arrays import Array, Ints
 from privateer_core.policies.expected_rewards import ExpectedRewards
 from privateer_core.spec.columns import MISSING_PLACE
 from privateer_core.spec.features import Feature
@@ -45,9 +46,6 @@ class LastValueCache(Generic[KeyT, ValueT]):
         return self._last[1]
 
 
-Array = NDArray[np.float64]
-
-
 def build_contexts(cells: Cells, masses: Array, columns: int, coordinates: Array) -> Array:
     """Return encoded contexts (n, columns) of participants with independent features, as the learner models them.
 
@@ -64,7 +62,7 @@ def build_contexts(cells: Cells, masses: Array, columns: int, coordinates: Array
     return contexts
 
 
-def _write_feature(contexts: Array, feature: ShapeCells, feature_cells: NDArray[np.int64], offsets: Array) -> None:
+def _write_feature(contexts: Array, feature: ShapeCells, feature_cells: Ints, offsets: Array) -> None:
     """Write the columns of a feature for participants in ``feature_cells`` (n,), at ``offsets`` (n,) in the cells."""
     if feature.codes:
         powers = np.arange(feature.columns - 1, -1, -1)

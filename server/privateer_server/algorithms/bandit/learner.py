@@ -6,7 +6,6 @@ from typing import Any, Final
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 from typing_extensions import override
 
 from privateer_core.algorithms.bandit import BanditPolicy, BanditSpec, make_arm_layout
@@ -14,6 +13,7 @@ from privateer_core.answer import Answer
 from privateer_core.answer.estimates import Estimate, MeasuredRate
 from privateer_core.answer.facts import Table
 from privateer_core.answer.parts import Basis
+from privateer_core.arrays import Array, Bools
 from privateer_core.primitives.contributions import CellHits, GroupSums, KeyedSums
 from privateer_core.primitives.public_coins import UNIT
 from privateer_server.algorithms import NewRound, RoundsLearner
@@ -33,12 +33,10 @@ from privateer_server.algorithms.bandit.sampling_rules import (
     tsallis,
 )
 
-Array = NDArray[np.float64]
 _N_DRAWS: Final = 64
 """Draws of a batch's Thompson sampling: an arm has at least so small a share of a round, or none. A curator's noise is
 the same for every share, so that a smaller one would tell nothing."""
-_N_DRAWS_HIDDEN_ARM: Final = 16
-"""Where reports hide the arm, what they say of a small share grows with its square."""
+_N_DRAWS_HIDDEN_ARM: Final = 16  # where reports hide the arm, what they say of a small share grows with its square
 _LAPLACE_PROXY_FACTOR: Final = 2.0
 """Variance proxy of Laplace noise by its variance: bounds its moments as far as they matter."""
 
@@ -89,7 +87,7 @@ class BanditLearner(RoundsLearner[BanditSpec, BanditState, BanditPolicy]):
         means = state.posterior.bounded if self.finds_best else state.posterior.means
         return int(np.argmax(np.where(self.playable, means, -np.inf)))
 
-    def find_best_arms(self, state: BanditState) -> NDArray[np.bool_]:
+    def find_best_arms(self, state: BanditState) -> Bools:
         """Return a mask of the arms that are taken for the best ones, as many as the spec asks for."""
         return state.posterior.find_best_arms(self.playable, self.spec.algorithm.best_count)
 

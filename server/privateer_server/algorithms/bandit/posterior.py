@@ -10,16 +10,13 @@ from functools import lru_cache
 from typing import Any, Final, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
-from privateer_core.arrays import pad_arms
+from privateer_core.arrays import Array, Bools, pad_arms
 from privateer_core.primitives.contributions import CellHits
 
-Array = NDArray[np.float64]
 _MAX_TRIAL_RATIO: Final = 2.0
 """Trials that are counted are taken for no fewer than those expected by this factor, and for no more."""
-_MIN_SUCCESS_SHARE: Final = 0.002
-"""The least share of successes by which rounds are weighted."""
+_MIN_SUCCESS_SHARE: Final = 0.002  # the least share of successes by which rounds are weighted
 
 
 @dataclass(frozen=True)
@@ -70,7 +67,7 @@ class SuccessCounts:
         spread = people / gain + 2 * random_hits * release.other / gain**2
         return cls(people, successes, trials, spread, np.full(len(people), noise))
 
-    def add(self, other: "SuccessCounts", is_observed: NDArray[np.bool_]) -> Self:
+    def add(self, other: "SuccessCounts", is_observed: Bools) -> Self:
         """Return the counts with those of ``other`` added for the arms in ``is_observed``."""
         pairs = zip(vars(self).values(), vars(other).values(), strict=True)
         return type(self)(*(own_count + np.where(is_observed, added_count, 0.0) for own_count, added_count in pairs))
@@ -216,7 +213,7 @@ class ArmPosterior:
         precision = np.maximum(self.precision, 1e-12)
         return np.where(self.precision > 0, np.sqrt(2 * log * (self.precision + _MIXING_PRECISION)) / precision, np.inf)
 
-    def compare_with_leader(self, playable: NDArray[np.bool_], failure_probability: float) -> tuple[int, Array]:
+    def compare_with_leader(self, playable: Bools, failure_probability: float) -> tuple[int, Array]:
         """Return the arm of the highest `bounded` mean, and the margin of its lead over each arm, if above 0.
 
         If every other playable arm is beaten at any time, the leader is the best arm but with probability
@@ -228,13 +225,13 @@ class ArmPosterior:
         margins[best] = np.inf
         return best, np.where(playable, margins, np.inf)
 
-    def find_best_arms(self, playable: NDArray[np.bool_], count: int) -> NDArray[np.bool_]:
+    def find_best_arms(self, playable: Bools, count: int) -> Bools:
         """Return a mask of the ``count`` playable arms with the highest `bounded` means."""
         is_best = np.zeros(len(playable), bool)
         is_best[np.argsort(np.where(playable, -self.bounded, np.inf), kind="stable")[:count]] = True
         return is_best
 
-    def bound_set_error(self, is_best: NDArray[np.bool_], playable: NDArray[np.bool_]) -> float:
+    def bound_set_error(self, is_best: Bools, playable: Bools) -> float:
         """Return a bound p of the error probability of a set: an arm outside has a higher mean than one inside.
 
         At any time, whatever decided who played what, p is at most a while the set is wrong with probability a or less.

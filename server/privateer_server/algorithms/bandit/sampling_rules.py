@@ -5,12 +5,11 @@ from dataclasses import dataclass
 from typing import Final, Self
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import betainc, betaincinv, ndtr, softmax
 
+from privateer_core.arrays import Array, Bools
 from privateer_server.algorithms.bandit.posterior import ArmPosterior
 
-Array = NDArray[np.float64]
 _PRIOR_STANDARD_DEVIATIONS: Final = np.geomspace(0.01, 0.5, 12)
 """Standard deviations tried for what arms differ by, in parts of the rewards' range; all as likely."""
 
@@ -34,7 +33,7 @@ class FittedPosterior:
     variances: Array
 
     @classmethod
-    def from_estimates(cls, estimates: Array, variances: Array, playable: NDArray[np.bool_]) -> Self:
+    def from_estimates(cls, estimates: Array, variances: Array, playable: Bools) -> Self:
         """Return the posterior from estimates of arms (arms,), at least two of which are ``playable``.
 
         With w_k = 1 / (s_k^2 + tau^2) the evidence of a hypothesis is the product over its arms of
@@ -97,8 +96,7 @@ def expected_positive_part(gaps: Array, standard_deviations: Array) -> Array:
     return np.asarray(standard_deviations * np.exp(-(z**2) / 2) / np.sqrt(2 * np.pi) - gaps * ndtr(-z))
 
 
-_N_BISECTIONS: Final = 60
-"""Halvings of an interval, after which nothing is left of it."""
+_N_BISECTIONS: Final = 60  # halvings of an interval, after which nothing is left of it
 _RANDOM_ARM_SHARE: Final = 0.2
 """Share of people who play arms at random while the best one is looked for: a fifth saves a tenth of the people."""
 _RARE_REWARD_GAIN_FACTOR: Final = 8
@@ -110,7 +108,7 @@ _MIN_REWARDS_PER_ARM: Final = 6000
 """Arms, and people by arm in rewards as clear as their own, from which on a prior is fitted: fewer misjudge it."""
 
 
-def has_enough_to_fit_prior(posterior: ArmPosterior, playable: NDArray[np.bool_], horizon: int) -> bool:
+def has_enough_to_fit_prior(posterior: ArmPosterior, playable: Bools, horizon: int) -> bool:
     """Whether there are enough arms, and rewards by arm to the horizon, to fit a prior of arms.
 
     A report of an arm is worth 1 / c^2 rewards. Where rewards are rare they are far from normal, and tell too little.
@@ -120,7 +118,7 @@ def has_enough_to_fit_prior(posterior: ArmPosterior, playable: NDArray[np.bool_]
     return n_arms >= _MIN_ARMS_FOR_FITTED_PRIOR and rewards_per_arm > _MIN_REWARDS_PER_ARM and not posterior.is_rare
 
 
-def is_worth_exploring(posterior: ArmPosterior, playable: NDArray[np.bool_], n_remaining: int) -> NDArray[np.bool_]:
+def is_worth_exploring(posterior: ArmPosterior, playable: Bools, n_remaining: int) -> Bools:
     """Return which arms, (arms,), can gain more from exploration than it costs; the leader always can.
 
     To halve the variance of an arm's mean takes as many people again as have reported on it, each of whom is expected
@@ -136,9 +134,7 @@ def is_worth_exploring(posterior: ArmPosterior, playable: NDArray[np.bool_], n_r
     return np.asarray(playable & ((n_remaining * gain > posterior.people * gaps) | (np.arange(len(gaps)) == leader)))
 
 
-def thompson(
-    posterior: ArmPosterior, playable: NDArray[np.bool_], n_samples: int, n_remaining: int, seed: int
-) -> Array:
+def thompson(posterior: ArmPosterior, playable: Bools, n_samples: int, n_remaining: int, seed: int) -> Array:
     """Return the share of posterior samples in which each arm is best: Thompson sampling of a batch.
 
     The posterior is that of as many bits, under a uniform prior on their mean. Arms are left out that are no longer
@@ -157,7 +153,7 @@ def thompson(
 
 
 def thompson_fitted_prior(
-    posterior: ArmPosterior, playable: NDArray[np.bool_], n_samples: int, n_remaining: int, seed: int
+    posterior: ArmPosterior, playable: Bools, n_samples: int, n_remaining: int, seed: int
 ) -> Array:
     """Return the share of posterior samples in which each arm is best, under an empirical Bayes prior.
 
@@ -174,13 +170,13 @@ def thompson_fitted_prior(
     return _best_arm_shares(fitted.sample(n_samples, np.random.default_rng(seed)), active)
 
 
-def _best_arm_shares(samples: Array, active: NDArray[np.bool_]) -> Array:
+def _best_arm_shares(samples: Array, active: Bools) -> Array:
     """Return the share of samples (samples, arms) in which each active arm is best."""
     best = np.where(active, samples, -np.inf).argmax(axis=1)
     return np.bincount(best, minlength=len(active)) / len(samples)
 
 
-def kl_ucb(posterior: ArmPosterior, playable: NDArray[np.bool_], n_reported: int, batch: int) -> Array:
+def kl_ucb(posterior: ArmPosterior, playable: Bools, n_reported: int, batch: int) -> Array:
     """Return shares that equalize the indexes of KL-UCB (Garivier and Cappe 2011) after ``batch`` reports.
 
     An arm's index is the largest mean whose divergence from its bits, times their number, is at most ln t. Estimates
@@ -211,7 +207,7 @@ def _kl_divergence(left: Array, right: Array) -> Array:
     return np.asarray(p * np.log(p / q) + (1 - p) * np.log((1 - p) / (1 - q)))
 
 
-def tsallis(losses: Array, playable: NDArray[np.bool_], learning_rate: float, min_share: float) -> Array:
+def tsallis(losses: Array, playable: Bools, learning_rate: float, min_share: float) -> Array:
     """Return the shares of Tsallis-INF (Zimmert and Seldin 2021), at least ``min_share`` for each playable arm.
 
     w_a = 4 / (rate (L_a - x))^2, where x makes their sum 1.
@@ -227,7 +223,7 @@ def tsallis(losses: Array, playable: NDArray[np.bool_], learning_rate: float, mi
     return weights
 
 
-def track_and_stop(posterior: ArmPosterior, playable: NDArray[np.bool_], leader: int, batch: int) -> Array:
+def track_and_stop(posterior: ArmPosterior, playable: Bools, leader: int, batch: int) -> Array:
     """Return shares that track the optimal proportions for best-arm identification (Garivier and Kaufmann 2016).
 
     For normal estimates: with y such that the r_a = y / (d_a - y) have squares of sum 1, arm a gets r_a times the
@@ -248,9 +244,7 @@ def track_and_stop(posterior: ArmPosterior, playable: NDArray[np.bool_], leader:
     return _catch_up(posterior, playable, ratios, batch)
 
 
-def track_boundary(
-    posterior: ArmPosterior, playable: NDArray[np.bool_], is_best: NDArray[np.bool_], batch: int
-) -> Array:
+def track_boundary(posterior: ArmPosterior, playable: Bools, is_best: Bools, batch: int) -> Array:
     """Return shares that track the proportions 1 / gap^2 for a set of best arms (Bubeck, Wang and Viswanathan 2013).
 
     An arm in the set is compared with the best one outside, all others with the worst one inside; gaps as in
@@ -265,7 +259,7 @@ def track_boundary(
     return _catch_up(posterior, playable, np.where(playable, 1 / (min_gaps**2 + pair_variances), 0.0), batch)
 
 
-def _catch_up(posterior: ArmPosterior, playable: NDArray[np.bool_], ratios: Array, batch: int) -> Array:
+def _catch_up(posterior: ArmPosterior, playable: Bools, ratios: Array, batch: int) -> Array:
     """Return shares by which people come closest to proportions, a fifth of which are those of random arms."""
     shares = (1 - _RANDOM_ARM_SHARE) * ratios / ratios.sum() + _RANDOM_ARM_SHARE * playable / playable.sum()
     deficits = np.maximum(shares * (posterior.people.sum() + batch) - posterior.people, 0.0) * playable

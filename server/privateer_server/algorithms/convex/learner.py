@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 from typing import Final, cast
 
 import numpy as np
-from numpy.typing import NDArray
 from typing_extensions import override
 
 from privateer_core.algorithms.convex.policy import ConvexPolicy
@@ -18,6 +17,7 @@ from privateer_core.algorithms.convex.spec import ConvexSpec, Domain
 from privateer_core.answer import Answer
 from privateer_core.answer.estimates import Estimate
 from privateer_core.answer.policy_view import Point
+from privateer_core.arrays import Array
 from privateer_core.mechanisms import AnyMechanism, GroupedBit, KeyedMechanism
 from privateer_core.primitives.contributions import GroupSums, KeyedSums, KeyedValues
 from privateer_core.privacy.terms import Terms
@@ -25,7 +25,6 @@ from privateer_core.spec.arms import PlannedRound
 from privateer_server.algorithms import NewRound, RoundsLearner, must_agree
 from privateer_server.algorithms.convex.pair_distance import CONFIDENCE, GradientSums, PairDistance
 
-Array = NDArray[np.float64]
 _N_BISECTIONS: Final = 60
 
 

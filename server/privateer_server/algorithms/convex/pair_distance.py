@@ -5,12 +5,11 @@ from dataclasses import dataclass
 from typing import Final, Self
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import erf, stdtrit
 
 from privateer_core.algorithms.convex.spec import ConvexSpec, Domain
+from privateer_core.arrays import Array
 
-Array = NDArray[np.float64]
 CONFIDENCE: Final = 0.95
 _N_TRIED_BOUNDS: Final = 60
 
@@ -80,11 +79,9 @@ _MAX_DISTANCE_DEVIATIONS: Final = 2.0
 """From this many deviations by the Lipschitz constant on, points farther apart tell hardly more."""
 _HORIZON_DISTANCE_FACTOR: Final = 0.75
 """The distance at the horizon, by the one that would be best for all people alike: earlier ones are longer."""
-_MIN_PEOPLE_LEARNED: Final = 1000
-"""People of whom the first are taken to be this far into the experiment."""
+_MIN_PEOPLE_LEARNED: Final = 1000  # people of whom the first are taken to be this far into the experiment
 _N_TRIED_DISTANCES: Final = 400
-_MIN_DISTANCE_RATIO: Final = 1e-6
-"""The shortest distance tried, by the longest."""
+_MIN_DISTANCE_RATIO: Final = 1e-6  # the shortest distance tried, by the longest
 
 
 @dataclass(frozen=True)

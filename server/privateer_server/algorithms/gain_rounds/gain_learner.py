@@ -6,12 +6,12 @@ from typing import Any, Final, Generic, TypeVar, cast
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 from typing_extensions import override
 
 from privateer_core.answer import Answer
 from privateer_core.answer.estimates import Estimate, MeasuredRate
 from privateer_core.answer.parts import ABOVE_CHANCE, Gain, Intervals
+from privateer_core.arrays import Array
 from privateer_core.policies.expected_rewards import ExpectedRewards
 from privateer_core.policies.gain_policy import ANY, BY_CONTEXT, EITHER, N_KEYS, NO_OPTION, SINGLE, GainPolicy
 from privateer_core.policies.policy import Policy
@@ -19,9 +19,7 @@ from privateer_core.primitives.contributions import CellHits
 from privateer_core.spec.arms import ArmsSpec, PlannedRound
 from privateer_server.algorithms.rounds_learner import NewRound, RoundsLearner, RoundVolume, Step
 
-Array = NDArray[np.float64]
-CONFIDENCE: Final = 0.95
-"""The probability with which each interval holds, about."""
+CONFIDENCE: Final = 0.95  # the probability with which each interval holds, about
 _CONFIDENCE_QUANTILE: Final = NormalDist().inv_cdf((1 + CONFIDENCE) / 2)
 _REWARD_MIDPOINT: Final = 0.5
 

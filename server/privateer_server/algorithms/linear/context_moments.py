@@ -5,32 +5,24 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import ndtri
 
 from privateer_core.algorithms.linear.design_matrix import DesignMatrix, prior_moments
 from privateer_core.algorithms.linear.policy import LinearPolicy
 from privateer_core.algorithms.linear.reports import directions, unpack_moments, weights
+from privateer_core.arrays import Array
 
-Array = NDArray[np.float64]
 N_SIMULATED: Final = 1 << 15
-_MIN_EIGENVALUE: Final = 1e-3
-"""The least second moment in any direction, and share of answers, that is believed."""
-_MAX_SQUARED_LENGTH: Final = 2.0
-"""Squared length to which whitened features are cut, by their number."""
-_INTERCEPT_SHARE: Final = 0.5
-"""Share of a row's squared length that its coordinate 1 has: products with it tell means."""
-_MEAN_VARIANCES: Final = (0.2, 0.3)
-"""Variance of whitened features' means: the least, and the one before anybody tells."""
+_MIN_EIGENVALUE: Final = 1e-3  # the least second moment in any direction, and share of answers, that is believed
+_MAX_SQUARED_LENGTH: Final = 2.0  # squared length to which whitened features are cut, by their number
+_INTERCEPT_SHARE: Final = 0.5  # share of a row's squared length that its coordinate 1 has: products with it tell means
+_MEAN_VARIANCES: Final = (0.2, 0.3)  # variance of whitened features' means: the least, and the one before anybody tells
 _COVARIANCE_VARIANCES: Final = (0.003, 0.1)
 """Variance of what they have to do with each other: the least, and the most, which is that before anybody tells."""
-_NOISE_FACTOR: Final = 1.2
-"""Mean square of what is reported, by that of noise, which is taken for noise alone."""
+_NOISE_FACTOR: Final = 1.2  # mean square of what is reported, by that of noise, which is taken for noise alone
 _MAX_MEAN: Final = 0.98
-_MIN_VARIANCE: Final = 1e-3
-"""The largest mean of a number in [-1, 1], and the least variance of a coordinate."""
-_MAX_CORRELATION: Final = 0.95
-"""No two coordinates are taken to be correlated more than this."""
+_MIN_VARIANCE: Final = 1e-3  # the largest mean of a number in [-1, 1], and the least variance of a coordinate
+_MAX_CORRELATION: Final = 0.95  # no two coordinates are taken to be correlated more than this
 _MIN_PRECISION: Final = 1e-9
 
 

@@ -6,7 +6,6 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import numpy as np
-from numpy.typing import NDArray
 from typing_extensions import override
 
 from privateer_core.algorithms.linear.design_matrix import LINKS
@@ -17,7 +16,7 @@ from privateer_core.answer import Answer
 from privateer_core.answer.estimates import MeasuredRate
 from privateer_core.answer.facts import Fact
 from privateer_core.answer.parts import Figures
-from privateer_core.arrays import pad_arms
+from privateer_core.arrays import Array, pad_arms
 from privateer_core.policies.expected_rewards import ExpectedRewards
 from privateer_core.primitives.bounded_vectors import RunningSums, VectorSums
 from privateer_server.algorithms import Learner, NewRound, RoundsLearner
@@ -34,18 +33,12 @@ from privateer_server.algorithms.linear.posterior import (
     fit_posterior,
 )
 
-Array = NDArray[np.float64]
-_MIN_SLOPE_DOUBT: Final = 0.01
-"""The least doubt about slopes."""
-_N_REVISITED_SIMULATED: Final = 1 << 13
-"""People drawn for a round that is read again."""
-_MIN_RESIDUAL_VARIANCE: Final = 1e-3
-"""Variance of what people say of an arm, if none would be seen to play it."""
+_MIN_SLOPE_DOUBT: Final = 0.01  # the least doubt about slopes
+_N_REVISITED_SIMULATED: Final = 1 << 13  # people drawn for a round that is read again
+_MIN_RESIDUAL_VARIANCE: Final = 1e-3  # variance of what people say of an arm, if none would be seen to play it
 _RIDGE: Final = 1.0
-_RARE_REWARD_SHARE: Final = 0.02
-"""The share of rewards, or of their absence, below which people explore more."""
-_MIN_RATE: Final = 1e-4
-"""The least rate that is believed."""
+_RARE_REWARD_SHARE: Final = 0.02  # the share of rewards, or of their absence, below which people explore more
+_MIN_RATE: Final = 1e-4  # the least rate that is believed
 
 
 @dataclass(frozen=True)

@@ -7,16 +7,14 @@ from itertools import product
 from typing import Final, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import softmax
 
 from privateer_core.algorithms.linear.policy import LinearPolicy
+from privateer_core.arrays import Array
 
-Array = NDArray[np.float64]
 _N_KEPT_ROUNDS: Final = 10
 """How many rounds are kept: where rounds grow by .3, those before them have a tenth of the people."""
-Statistics: TypeAlias = tuple[Array, Array]
-"""Information and scores, as a learner's state has them."""
+Statistics: TypeAlias = tuple[Array, Array]  # information and scores, as a learner's state has them
 
 
 @dataclass(frozen=True)
@@ -109,8 +107,7 @@ _COMMON_SLOPE_DEVIATIONS: Final = (0.03, 0.06, 0.12, 0.25, 0.5)
 _MIN_LOG_BAYES_FACTOR: Final = 3.0
 """Logarithm of how much more evident scales of their own must be: 20 times is strong (Kass and Raftery 1995)."""
 _N_STEPS: Final = 20
-_PRIOR_COUNT: Final = 2.0
-"""How many coordinates the assumption weighs that all of these are as likely."""
+_PRIOR_COUNT: Final = 2.0  # how many coordinates the assumption weighs that all of these are as likely
 
 
 _COMMON_LEVEL_DEVIATION: Final = 0.5

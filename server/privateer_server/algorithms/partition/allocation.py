@@ -9,15 +9,12 @@ from numpy.typing import NDArray
 from scipy.special import ndtr
 
 from privateer_core.algorithms.partition import PartitionSpec
+from privateer_core.arrays import Array, Bools, Ints
 from privateer_core.primitives.public_coins import UNIT
 from privateer_server.algorithms.partition.gaussian_process import BinProcess
 from privateer_server.algorithms.partition.kernel import Kernel, usual_lengths
 
-Array = NDArray[np.float64]
-Bools = NDArray[np.bool_]
-
-_MAX_NARROW_WIDTH: Final = 0.25
-"""Bins of this width or less are not wide: they are as even as was fitted."""
+_MAX_NARROW_WIDTH: Final = 0.25  # bins of this width or less are not wide: they are as even as was fitted
 _MAX_SMALL_SHARE: Final = 0.2
 """Where the tree began with levels, bins with this share of the people or less are not wide: they serve few."""
 _MAX_MEDIUM_SHARE: Final = 0.0625
@@ -29,16 +26,14 @@ _DROP_DEVIATIONS: Final = 2.2
 _DROP_DEVIATIONS_SHARED_BIN: Final = 1.8
 """Standard deviations of a difference at which an arm is dropped. Where the arm is in the key and arms share a bin, the
 square of a share counts, so that one that is rarely played tells next to nothing and is dropped earlier."""
-_DROP_DEVIATIONS_LARGE_BIN: Final = 3.0
-"""Standard deviations at which an arm is dropped in large bins."""
+_DROP_DEVIATIONS_LARGE_BIN: Final = 3.0  # standard deviations at which an arm is dropped in large bins
 _MAX_SPREAD_INDEX: Final = 2
 """Place of the spread that bins have at most when arms are dropped, .75; lengths are the usual ones."""
 _EXPLORATION: Final = 0.5
 """Thompson sampling draws with this share of the posterior's standard deviation, less when few people are left."""
 _EXPLORATION_WIDE: Final = 0.9
 """In wide bins: what is found there serves all their parts, and it shows when smoothness was misjudged."""
-_EXPLORATION_ONE_ARM: Final = 0.35
-"""Where a round plays one arm: each is known sooner."""
+_EXPLORATION_ONE_ARM: Final = 0.35  # where a round plays one arm: each is known sooner
 _EXPLORATION_RARE: Final = 1.0
 _RARE_EVENT_SHARE: Final = 0.02
 """Where fewer people than this have an event, or have none, draws have the whole standard deviation: with less, an arm
@@ -141,7 +136,7 @@ def best_probabilities(mean: Array, standard_deviation: Array, active: Bools) ->
     return np.asarray(probabilities / probabilities.sum(axis=1, keepdims=True))
 
 
-def thompson_draw(mean: Array, standard_deviation: Array, active: Bools, wholes: NDArray[np.int64], seed: int) -> Array:
+def thompson_draw(mean: Array, standard_deviation: Array, active: Bools, wholes: Ints, seed: int) -> Array:
     """Draw one arm for each bin by Thompson sampling; return its indicator, (bins, arms).
 
     The draw costs no privacy and hides nothing: beliefs come from releases, and the policy that shows it is public.

@@ -6,14 +6,11 @@ from functools import cached_property
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from privateer_core.algorithms.partition import DEPTH_MAX, bin_corners
+from privateer_core.arrays import Array, Bools, Ints
 from privateer_core.spec.columns import MISSING_PLACE, Block, find_levels_in_boxes
 
-Array = NDArray[np.float64]
-Ints = NDArray[np.int64]
-Bools = NDArray[np.bool_]
 _MIN_SHARE: Final = 1e-18
 
 
@@ -47,7 +44,7 @@ class Space:
         ends = np.cumsum([0, *(block.columns for block in self.blocks)]).tolist()
         return tuple(BlockColumns(block, slice(*ends[i : i + 2])) for i, block in enumerate(self.blocks))
 
-    def select_blocks(self, indices: Sequence[int] | NDArray[np.int64]) -> tuple["Space", NDArray[np.int64]]:
+    def select_blocks(self, indices: Sequence[int] | Ints) -> tuple["Space", Ints]:
         """Return the space of selected blocks, and the columns that these have in this space."""
         parts = [self.parts[place] for place in indices]
         columns = [np.arange(block_columns.columns.start, block_columns.columns.stop) for block_columns in parts]
@@ -59,7 +56,7 @@ class Space:
         return not any(block.codes for block in self.blocks)
 
     @cached_property
-    def halvings(self) -> NDArray[np.int64]:
+    def halvings(self) -> Ints:
         """The maximum number of halvings of each column, (columns,)."""
         return np.array([block.halvings for block in self.blocks for _ in range(block.columns)])
 
@@ -68,7 +65,7 @@ class Space:
         """The maximum depth of a bin."""
         return min(DEPTH_MAX, int(self.halvings.sum()))
 
-    def can_halve(self, axes: Sequence[int] | NDArray[np.int64]) -> NDArray[np.bool_]:
+    def can_halve(self, axes: Sequence[int] | Ints) -> Bools:
         """Return which columns can be halved again after levels that halved ``axes``; shape (columns,)."""
         return np.asarray(np.bincount(np.asarray(axes, np.int64), minlength=len(self.halvings)) < self.halvings)
 
@@ -87,7 +84,7 @@ class Space:
                     break
         return columns
 
-    def column_of_level_in_turn(self) -> NDArray[np.int64]:
+    def column_of_level_in_turn(self) -> Ints:
         """Return the column that each of `DEPTH_MAX` levels halves if columns take turns."""
         turns: list[int] = []
         while len(turns) < self.depth:
@@ -130,7 +127,7 @@ class Space:
                 yield None, block_columns
 
 
-def level_membership(block_columns: BlockColumns, lower: Array, upper: Array) -> NDArray[np.bool_]:
+def level_membership(block_columns: BlockColumns, lower: Array, upper: Array) -> Bools:
     """Return which of a block's levels are in each bin, shape (bins, levels)."""
     return find_levels_in_boxes(block_columns.block, lower[:, block_columns.columns], upper[:, block_columns.columns])
 

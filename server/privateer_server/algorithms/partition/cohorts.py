@@ -7,13 +7,13 @@ from statistics import NormalDist
 from typing import Any, Final, TypeVar, cast
 
 import numpy as np
-from numpy.typing import NDArray
 from typing_extensions import override
 
 from privateer_core.algorithms.partition import PartitionPolicy, PartitionSpec, sum_by_parent
 from privateer_core.answer import Answer
 from privateer_core.answer.estimates import Estimate
 from privateer_core.answer.parts import AnswerPart, BinMeans, MeansOfBin
+from privateer_core.arrays import Array, Bools
 from privateer_core.errors import SpecError
 from privateer_core.primitives.public_coins import Layout
 from privateer_core.primitives.questions import KeyedMeans
@@ -23,8 +23,6 @@ from privateer_server.algorithms import NewRound, RoundsLearner
 from privateer_server.algorithms.partition.allocation import compute_slot_thresholds
 from privateer_server.algorithms.partition.round_estimates import expected_key_shares
 
-Array = NDArray[np.float64]
-Bools = NDArray[np.bool_]
 S = TypeVar("S")
 CONFIDENCE: Final = 0.95
 """The probability with which the interval of one mean holds, about: estimates are nearly normal."""

@@ -5,10 +5,10 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from privateer_core.algorithms.partition import DEPTH_MAX, PartitionPolicy, PartitionSpec, bin_corners
 from privateer_core.answer.parts import FeatureSelection
+from privateer_core.arrays import Array, Bools, Ints
 from privateer_core.primitives.contributions import KeyedRelease
 from privateer_core.privacy.cell_reports import required_participants
 from privateer_core.spec.columns import Block
@@ -18,12 +18,7 @@ from privateer_server.algorithms.partition.kernel import Kernel, PriorScale, usu
 from privateer_server.algorithms.partition.observations import Observations, observe_bins
 from privateer_server.algorithms.partition.round_estimates import Beliefs, CohortShares, add_round_estimates
 
-Array = NDArray[np.float64]
-Ints = NDArray[np.int64]
-Bools = NDArray[np.bool_]
-
-_MAX_FEATURES: Final = 5
-"""Experiments of so many features or fewer select none; so many are kept at most."""
+_MAX_FEATURES: Final = 5  # experiments of so many features or fewer select none; so many are kept at most
 _ASKED_SHARE: Final = 0.1
 _REFERENCE_PEOPLE: Final = 80_000
 _GROWTH_EXPONENT: Final = 0.363
@@ -37,10 +32,8 @@ _CLEAR_LOG_GAIN: Final = 3.0
 _MIN_SHARE: Final = 1e-18
 _PRIOR_SHARE_DEVIATION: Final = 0.3
 """Standard deviation of a cell's share of people from what is expected, relative to it, before people are counted."""
-_N_NUMBER_HALVINGS: Final = 2
-"""Halvings of a number."""
-_MAX_CODE_BITS: Final = 4
-"""Bits of levels' codes that tell cells apart, at most: 16 cells."""
+_N_NUMBER_HALVINGS: Final = 2  # halvings of a number
+_MAX_CODE_BITS: Final = 4  # bits of levels' codes that tell cells apart, at most: 16 cells
 
 
 @dataclass(frozen=True)

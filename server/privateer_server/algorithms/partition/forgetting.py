@@ -6,16 +6,13 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from privateer_core.answer.parts import DriftTest, HalfLives
+from privateer_core.arrays import Array, Ints
 from privateer_server.algorithms.partition.bin_tree import BinTree, Split
 from privateer_server.algorithms.partition.gaussian_process import BinEvidence, with_arms
 
-Array = NDArray[np.float64]
-Ints = NDArray[np.int64]
-Likelihood = Callable[[BinEvidence], float]
-"""Logarithm of the density of evidence on the bins."""
+Likelihood = Callable[[BinEvidence], float]  # logarithm of the density of evidence on the bins
 
 FIRST_WINDOW_SIZE: Final = 2000
 """People who report before the first window opens; every window lasts until they are twice as many as at its start."""
@@ -126,14 +123,11 @@ def combine_windows(windows: Array, opened: Ints) -> DriftTest:
     return DriftTest(is_detected, round(total / math.log(10), 2), FALSE_ALARM_RATE, change_start)
 
 
-_ENDLESS_PRIOR: Final = 0.7
-"""Probability beforehand that nothing moves; the other half-lives share the rest."""
+_ENDLESS_PRIOR: Final = 0.7  # probability beforehand that nothing moves; the other half-lives share the rest
 _MERIT_HALF_LIFE: Final = 20_000.0
 """People after whom half of what is known of the half-lives' merits is forgotten: it may be another's turn."""
-_SWITCH_ODDS: Final = 2.0
-"""Another half-life takes over when it is this many times as probable."""
-_RECOMPUTE_SHARE: Final = 0.1
-"""Posteriors are computed again when people make up this share of the shortest half-life."""
+_SWITCH_ODDS: Final = 2.0  # another half-life takes over when it is this many times as probable
+_RECOMPUTE_SHARE: Final = 0.1  # posteriors are computed again when people make up this share of the shortest half-life
 
 
 @dataclass(frozen=True)

@@ -6,18 +6,13 @@ from functools import cached_property
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
+from privateer_core.arrays import Array, Bools, Ints
 from privateer_server.algorithms.partition.bin_tree import BinTree, Space, Split
 from privateer_server.algorithms.partition.kernel import UNSCALED, Kernel, PriorScale
 from privateer_server.algorithms.partition.observations import ContextFreeArms, Observations
 
-Array = NDArray[np.float64]
-Ints = NDArray[np.int64]
-Bools = NDArray[np.bool_]
-
-_MAX_GROUP_SIZE: Final = 256
-"""Bins that learn from each other, at most: neighbourhoods above this size are cut in two."""
+_MAX_GROUP_SIZE: Final = 256  # bins that learn from each other, at most: neighbourhoods above this size are cut in two
 
 
 @dataclass(frozen=True)
@@ -86,7 +81,7 @@ class BinEvidence:
         return BinEvidence(*map(change, (self.precision, self.moment, self.past_precision, self.past_moment)))
 
     @property
-    def is_tried(self) -> NDArray[np.bool_]:
+    def is_tried(self) -> Bools:
         """Whether each arm was observed in any bin, shape (arms,)."""
         return np.asarray((self.precision > 0).any(axis=0) | (self.past_precision > 0).any(axis=0))
 
@@ -101,8 +96,8 @@ class BinPosterior:
     """The posterior of arms' values in bins."""
 
     # mean, variance: shape (bins, arms)
-    mean: NDArray[np.float64]
-    variance: NDArray[np.float64]
+    mean: Array
+    variance: Array
     computed: int  # people who had reported when it was computed
 
 

@@ -6,12 +6,11 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 from typing_extensions import override
 
+from privateer_core.arrays import Array, Ints
 from privateer_server.algorithms.partition.bin_tree import BlockColumns, Space, level_membership
 
-Array = NDArray[np.float64]
 Factors = dict[tuple[int, int], Array]
 """Covariances along single blocks for given bins, by the places of block and length."""
 
@@ -23,18 +22,13 @@ _USUAL_LENGTH_INDEX: Final = 5
 _USUAL_LENGTH_INDEX_OF_MANY: Final = 8
 _MANY_BLOCKS: Final = 5
 """Places of usual lengths: .5; and 1.5 of more blocks than this, most of which then do not matter."""
-_LEVEL_DEVIATION: Final = 0.5
-"""Standard deviation of an arm's level, common to the whole space."""
-_COMMON_LENGTH_INDEX: Final = 3
-"""Place of the length along each feature, .25, of the part that arms have in common."""
-_COMMON_BIN_DEVIATION: Final = 0.3
-"""Standard deviation of what this part has in each bin alone."""
+_LEVEL_DEVIATION: Final = 0.5  # standard deviation of an arm's level, common to the whole space
+_COMMON_LENGTH_INDEX: Final = 3  # place of the length along each feature, .25, of the part that arms have in common
+_COMMON_BIN_DEVIATION: Final = 0.3  # standard deviation of what this part has in each bin alone
 _END_MARGIN_SHARE: Final = 0.2
-_N_STEPS: Final = 20
-"""Steps from a scale to the level and back. What they move shrinks by more than half in each."""
+_N_STEPS: Final = 20  # steps from a scale to the level and back. What they move shrinks by more than half in each
 _NUGGET: Final = 1e-6
-_POINT_WIDTH: Final = 1e-3
-"""Bins this narrow, in lengths, count as points."""
+_POINT_WIDTH: Final = 1e-3  # bins this narrow, in lengths, count as points
 
 
 @dataclass(frozen=True)
@@ -42,7 +36,7 @@ class Hyperparameters:
     """The kernel in use, for the blocks of all features."""
 
     # lengths, spread: as in `Kernel`, for all blocks
-    lengths: NDArray[np.int64]
+    lengths: Ints
     spread: int
     fitted: int = 0  # people who had reported when these were fitted last
     common: bool = False  # as in `Kernel`
@@ -113,8 +107,7 @@ class PriorScale:
         return np.asarray(np.clip(values, -max_value, max_value))
 
 
-UNSCALED: Final = PriorScale()
-"""Where nothing is known of how rare rewards are."""
+UNSCALED: Final = PriorScale()  # where nothing is known of how rare rewards are
 
 
 @dataclass(frozen=True)
@@ -125,7 +118,7 @@ class Kernel:
     numbers at distance 1. What matters little has a long length: bins that differ in it alone share what they know.
     """
 
-    lengths: NDArray[np.int64]  # shape (blocks,), int64: places in `LENGTHS`, one a block
+    lengths: Ints  # shape (blocks,), int64: places in `LENGTHS`, one a block
     spread: int  # place in `SPREADS`
     space: Space | None = None  # the blocks of columns; by default each is a number
     common: bool = False  # whether arms have a common part besides, of the covariance `common_covariance`
@@ -135,7 +128,7 @@ class Kernel:
         return (self.space or Space.numbers(len(self.lengths))).parts
 
     @property
-    def usual_lengths(self) -> NDArray[np.int64]:
+    def usual_lengths(self) -> Ints:
         """Places of the blocks' usual lengths, (blocks,)."""
         return usual_lengths(self._parts)
 
@@ -172,9 +165,7 @@ class Kernel:
         total = sum(self._factors(lengths, lower, upper, factor_cache), np.zeros((len(lower), len(lower))))
         return np.asarray(_LEVEL_DEVIATION**2 + total + _COMMON_BIN_DEVIATION**2 * np.eye(len(lower)))
 
-    def _factors(
-        self, lengths: NDArray[np.int64], lower: Array, upper: Array, factor_cache: Factors | None
-    ) -> Iterator[Array]:
+    def _factors(self, lengths: Ints, lower: Array, upper: Array, factor_cache: Factors | None) -> Iterator[Array]:
         """Yield the covariance along each block, from the cache if there is one, and store it there."""
         for index, (part, length) in enumerate(zip(self._parts, lengths.tolist(), strict=True)):
             factor = factor_cache.get((index, length)) if factor_cache is not None else None
@@ -236,7 +227,7 @@ def _block_covariance(part: BlockColumns, lower: Array, upper: Array, rate: floa
     return interval_covariance(edges[0], edges[1], rate)[np.ix_(indices, indices)]
 
 
-def usual_lengths(parts: tuple[BlockColumns, ...]) -> NDArray[np.int64]:
+def usual_lengths(parts: tuple[BlockColumns, ...]) -> Ints:
     """Return the default length indices of blocks, (blocks,)."""
     return np.full(len(parts), _USUAL_LENGTH_INDEX_OF_MANY if len(parts) > _MANY_BLOCKS else _USUAL_LENGTH_INDEX)
 
@@ -269,7 +260,7 @@ def _levels_covariance(part: BlockColumns, lower: Array, upper: Array, rate: flo
     return np.asarray(level_covariance + (1 - level_covariance) * shares @ shares.T)
 
 
-def _levels_variance(levels: NDArray[np.int64], rate: float) -> Array:
+def _levels_variance(levels: Ints, rate: float) -> Array:
     """Return `_levels_covariance` of a bin with itself, from the number of levels in it."""
     level_covariance = _level_covariance(rate)
     return np.asarray(level_covariance + (1 - level_covariance) / np.maximum(levels, 1))

@@ -6,12 +6,12 @@ from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
-from numpy.typing import NDArray
 from typing_extensions import override
 
 from privateer_core.algorithms.partition import PartitionPolicy, PartitionSpec
 from privateer_core.answer.estimates import MeasuredRate
 from privateer_core.answer.parts import AnswerPart, BinMeans, DriftTest
+from privateer_core.arrays import Array, Bools
 from privateer_core.policies.expected_rewards import ExpectedRewards
 from privateer_core.primitives.contributions import CellHits, KeyedRelease
 from privateer_server.algorithms import NewRound
@@ -45,18 +45,11 @@ from privateer_server.algorithms.partition.splitting import (
 )
 from privateer_server.algorithms.partition.state import PartitionState
 
-Array = NDArray[np.float64]
-Bools = NDArray[np.bool_]
-
-_MAX_FIRST_LEVEL_BINS: Final = 16
-"""Bins that the tree begins with at most, of levels or sets of levels."""
-_MAX_FIRST_BINS: Final = 32
-"""Bins that the tree begins with after features were selected, at most."""
+_MAX_FIRST_LEVEL_BINS: Final = 16  # bins that the tree begins with at most, of levels or sets of levels
+_MAX_FIRST_BINS: Final = 32  # bins that the tree begins with after features were selected, at most
 _USUAL_SPREAD: Final = 0.5
-_RECOMPUTE_GROWTH: Final = 1.03
-"""Posteriors are computed again when this many times as many people have reported."""
-_REFIT_GROWTH: Final = 1.25
-"""The kernel is fitted again when this many times as many people have reported."""
+_RECOMPUTE_GROWTH: Final = 1.03  # posteriors are computed again when this many times as many people have reported
+_REFIT_GROWTH: Final = 1.25  # the kernel is fitted again when this many times as many people have reported
 _MAX_FITTED_BINS: Final = 128
 
 

@@ -5,12 +5,10 @@ from functools import cached_property
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import expit
 
+from privateer_core.arrays import Array
 from privateer_server.algorithms.partition.kernel import LENGTHS, SPREADS, ConstantKernel, Factors, Kernel, PriorScale
-
-Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -241,8 +239,6 @@ def _log_prior(kernel: Kernel) -> float:
     spread = np.log(SPREADS[kernel.spread] / _USUAL_SPREAD) / _LOG_SPREAD_DEVIATION
     return -float((lengths**2).sum() + spread**2) / 2 - (_COMMON_PART_PENALTY if kernel.common else 0.0)
 
-
-Ints = NDArray[np.int64]
 
 _MIN_TELLING_LEVEL: Final = 0.2
 """A level nearer to 0 than this does not tell how many people are in a bin: what they add up to is nearly 0 anyway."""

@@ -5,11 +5,11 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from privateer_core.algorithms.partition import PartitionPolicy, PartitionSpec
 from privateer_core.answer.share_source import ShareSource
 from privateer_core.answer.shares import Shares
+from privateer_core.arrays import Array, Ints
 from privateer_core.primitives.contributions import KeyedEvents, KeyedRelease
 from privateer_core.primitives.score_sums import EventSums, ScoreSums
 from privateer_server.algorithms.partition.bin_tree import Split
@@ -17,11 +17,7 @@ from privateer_server.algorithms.partition.gaussian_process import BinEvidence
 from privateer_server.algorithms.partition.kernel import PriorScale
 from privateer_server.algorithms.partition.splitting import Subdivision, selection_bias
 
-Array = NDArray[np.float64]
-Ints = NDArray[np.int64]
-
-_MIN_MASS_RATIO: Final = 0.02
-"""No mass falls below this share of what it was thought to be: estimates may be negative."""
+_MIN_MASS_RATIO: Final = 0.02  # no mass falls below this share of what it was thought to be: estimates may be negative
 _MIN_HIT_DIFFERENCE: Final = 1e-9
 _HALF_SHARE_DEVIATION: Final = 0.4
 """Standard deviation of a half's share of people from one half, relative to it, before people are counted."""
@@ -148,9 +144,7 @@ def _arrange_by_cell(policy: PartitionPolicy, values: Array) -> Array:
     return cells
 
 
-def _key_shares(
-    spec: PartitionSpec, policy: PartitionPolicy, shares: Array | None = None
-) -> tuple[Array, NDArray[np.int64]]:
+def _key_shares(spec: PartitionSpec, policy: PartitionPolicy, shares: Array | None = None) -> tuple[Array, Ints]:
     """Return the share of its bin's participants with each key, and the index of that bin; shape (keys,) each."""
     reporting_shares = _reporting_shares(spec, policy, shares)
     if policy.fresh_coins:
@@ -198,7 +192,7 @@ def add_round_estimates(
     spec: PartitionSpec,
     policy: PartitionPolicy,
     release: KeyedRelease,
-    rows: slice | NDArray[np.int64],
+    rows: slice | Ints,
     beliefs: Beliefs,
     parts: Subdivision | None = None,
 ) -> tuple[CohortShares, BinEvidence]:

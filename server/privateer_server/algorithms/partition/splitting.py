@@ -4,16 +4,13 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from privateer_core.algorithms.partition import DEPTH_MAX, PartitionPolicy, PartitionSpec
+from privateer_core.arrays import Array, Bools, Ints
 from privateer_core.portable import first_largest
 from privateer_server.algorithms.partition.bin_tree import BinTree, Space
 from privateer_server.algorithms.partition.gaussian_process import BinProcess
 
-Array = NDArray[np.float64]
-Ints = NDArray[np.int64]
-Bools = NDArray[np.bool_]
 _SPLIT_VARIANCE_RATIO: Final = 0.5
 _SPLIT_VARIANCE_RATIO_IN_KEY: Final = 0.7
 """A bin is split when the variance of an arm's value is below this share of the variance between its halves: that of
@@ -73,9 +70,7 @@ class Subdivision:
     mean: Array  # shape (parts, arms): posterior means of values
 
 
-def split_undecided_bins(
-    process: BinProcess, active: NDArray[np.bool_], space: Space, splitting: SplittingRule
-) -> Subdivision:
+def split_undecided_bins(process: BinProcess, active: Bools, space: Space, splitting: SplittingRule) -> Subdivision:
     """Return the parts of bins after undecided ones are halved a few times; ``active`` is (bins, arms)."""
     tree, rows = process.tree, np.arange(len(process.tree))
     for _ in range(_N_SUBDIVISION_LEVELS):

@@ -3,10 +3,10 @@
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from privateer_core.algorithms.partition import PartitionSpec
 from privateer_core.algorithms.partition.bins import Bins
+from privateer_core.arrays import Array, Bools, Ints
 from privateer_core.policies.expected_rewards import ExpectedRewards, sum_by_group
 from privateer_server.algorithms.partition.bin_tree import BinTree
 from privateer_server.algorithms.partition.feature_selection import Selection
@@ -16,17 +16,15 @@ from privateer_server.algorithms.partition.kernel import UNSCALED, Hyperparamete
 from privateer_server.algorithms.partition.observations import ContextFreeArms
 from privateer_server.algorithms.partition.round_estimates import CohortShares
 
-Array = NDArray[np.float64]
-
 
 @dataclass(frozen=True)
 class LocatedBins(Bins):
     """Bins that can locate contexts."""
 
     dimension: int
-    axes: NDArray[np.int64]
-    depths: NDArray[np.int64]
-    paths: NDArray[np.int64]
+    axes: Ints
+    depths: Ints
+    paths: Ints
 
 
 @dataclass(frozen=True)
@@ -41,7 +39,7 @@ class PartitionState:
     cohort: str
     reported: int
     tree: BinTree  # the bins
-    active: NDArray[np.bool_]  # shape (bins, arms): arms that are played
+    active: Bools  # shape (bins, arms): arms that are played
     # what reports on bins say of values; where evidence is forgotten, that of the half-life in use
     evidence: BinEvidence
     population: CohortShares  # shares of people by bin, cohort by cohort
@@ -79,7 +77,7 @@ class PartitionState:
         return self.discounted.endless if self.discounted else self.evidence
 
     @property
-    def is_tried(self) -> NDArray[np.bool_]:
+    def is_tried(self) -> Bools:
         """Whether each arm was played anywhere, (arms,); only these can be the best arm."""
         is_tried = self.evidence.is_tried
         return is_tried | self.selection.evidence.is_tried if self.selection else is_tried

@@ -4,11 +4,10 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
+from privateer_core.arrays import Array, Ints
 from privateer_core.portable import first_largest
 
-Array = NDArray[np.float64]
 _MIN_SINGULAR_RATIO: Final = 1e-9
 """Directions in which actions extend by less than this share of the most are taken for rounding."""
 
@@ -17,7 +16,7 @@ _MIN_SINGULAR_RATIO: Final = 1e-9
 class Design:
     """A distribution over actions."""
 
-    support: NDArray[np.int64]  # shape (s,), int64: rows of the actions that are played, rising
+    support: Ints  # shape (s,), int64: rows of the actions that are played, rising
     weights: Array  # shape (s,): their shares, above 0, summing to 1
     basis: Array  # shape (rank, d): orthonormal rows that span the actions
     # largest x^T V(weights)^-1 x over the actions within their span, divided by the rank: 1 is optimal (Kiefer and
@@ -58,7 +57,7 @@ def near_optimal_design(actions: Array, gap: float = 2.0, max_support: int | Non
     return Design(support, weights[support], basis, float(np.max(_leverages(points, weights))) / len(basis))
 
 
-def _initial_support(points: Array) -> NDArray[np.int64]:
+def _initial_support(points: Array) -> Ints:
     """Return rows of ``rank`` spanning actions: each the farthest in a direction orthogonal to the previous."""
     squared_distances = np.square(points).sum(axis=1)
     units, chosen = np.zeros((points.shape[1], points.shape[1])), []

@@ -6,7 +6,6 @@ from functools import cached_property
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import ndtr
 from typing_extensions import override
 
@@ -15,6 +14,7 @@ from privateer_core.answer import Answer, Ending
 from privateer_core.answer.estimates import Estimate
 from privateer_core.answer.facts import Fact
 from privateer_core.answer.parts import Basis, Figures
+from privateer_core.arrays import Array, Bools, Ints
 from privateer_core.errors import SpecError
 from privateer_core.primitives.bounded_vectors import VectorSums
 from privateer_core.primitives.clipping import Ball
@@ -25,11 +25,8 @@ from privateer_core.spec.arms import PlannedRound
 from privateer_server.algorithms import NewRound, RoundsLearner, RoundVolume, Step, must_agree
 from privateer_server.algorithms.phased.design import compute_span, near_optimal_design
 
-Array = NDArray[np.float64]
-_N_LEADERS: Final = 16
-"""Actions of the highest estimates, against each of which every action is compared."""
-_CLIPPING_DEVIATIONS: Final = 2.0
-"""Standard deviations by which an average must be near the bound to count for clipped."""
+_N_LEADERS: Final = 16  # actions of the highest estimates, against each of which every action is compared
+_CLIPPING_DEVIATIONS: Final = 2.0  # standard deviations by which an average must be near the bound to count for clipped
 _MAX_SUPPORT_GROWTH: Final = 1.5
 """Actions that a later phase may play by those of the first: uploads of more are larger than what was admitted."""
 _Z_GRID: Final = np.linspace(-8.0, 8.0, 1601)
@@ -45,7 +42,7 @@ class PhasedState:
     phase: int
     played: int
     asked: int  # people asked so far, in repeated phases too
-    active: NDArray[np.int64]  # shape (a,), int64: rows of the actions that may still be the best
+    active: Ints  # shape (a,), int64: rows of the actions that may still be the best
     # estimates, widths: shape (a,): estimated rewards less the middle of their range, and how far an action's
     # difference to the leader may be off; infinite before the first phase
     estimates: Array
@@ -181,15 +178,13 @@ class PhasedLearner(RoundsLearner[PhasedSpec, PhasedState, PhasedPolicy]):
         """Whether a phase had too few participants in time, or none remain to ask."""
         return state.failed
 
-    def _plan_plays(self, state: PhasedState) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    def _plan_plays(self, state: PhasedState) -> tuple[Ints, Ints]:
         """Return the actions to play and how often: T(x) = ceil(h pi(x))."""
         design = near_optimal_design(self.actions[state.active], self.gap, self._largest_support[1])
         length = self.spec.first_phase_length * 2.0**state.phase
         return state.active[design.support], np.ceil(length * design.weights).astype(np.int64)
 
-    def _final_plays(
-        self, state: PhasedState, _support: NDArray[np.int64], _plays: NDArray[np.int64], n_rounds_left: int
-    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    def _final_plays(self, state: PhasedState, _support: Ints, _plays: Ints, n_rounds_left: int) -> tuple[Ints, Ints]:
         """Return the best action for the remaining rounds, after the last phase."""
         return state.active[[int(np.argmax(state.estimates))]], np.array([n_rounds_left])
 
@@ -237,7 +232,7 @@ class PhasedLearner(RoundsLearner[PhasedSpec, PhasedState, PhasedPolicy]):
 
     def _select_active(
         self, _closed: int, _policy: PhasedPolicy, _people: int, points: Array, values: Array, estimate: PhaseEstimate
-    ) -> NDArray[np.bool_]:
+    ) -> Bools:
         """Return the actions that no leader beats by more than the exact width of the difference.
 
         The best action is dropped only if its own difference to some other one is off by more than its width: a union

@@ -6,30 +6,25 @@ from dataclasses import dataclass, replace
 from typing import Any, Final, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import ndtr, ndtri
 
 from privateer_core.algorithms.sparse import SparsePolicy, SparseSpec
 from privateer_core.answer.estimates import Estimate
 from privateer_core.answer.facts import Kind, Table
 from privateer_core.answer.parts import Gain
+from privateer_core.arrays import Array, Ints
 from privateer_core.errors import SpecError
 from privateer_core.mechanisms import ScreenedMoments
 from privateer_core.privacy.terms import calibrate
 
-Array = NDArray[np.float64]
 CONFIDENCE: Final = 0.95
 """All intervals of a result hold together, and no feature is kept that does not matter, with this probability."""
-UNIFORM: Final = 1 / 3
-"""Second moment of a feature that is uniform within its bounds."""
-_MIN_REWARD_VARIANCE: Final = 1e-3
-"""The least that people's rewards are taken to vary by, in squared half ranges."""
-_SHRINKAGE_DEVIATIONS: Final = 2.0
-"""An estimate of so many standard deviations and less counts as none."""
+UNIFORM: Final = 1 / 3  # second moment of a feature that is uniform within its bounds
+_MIN_REWARD_VARIANCE: Final = 1e-3  # the least that people's rewards are taken to vary by, in squared half ranges
+_SHRINKAGE_DEVIATIONS: Final = 2.0  # an estimate of so many standard deviations and less counts as none
 _FALSE_ALARM_RATE: Final = 0.01
 """Probability that features which do not correlate are taken to, at most: it costs little."""
-_N_SIMULATED: Final = 1 << 14
-"""People drawn to learn what features those have who get the best arm."""
+_N_SIMULATED: Final = 1 << 14  # people drawn to learn what features those have who get the best arm
 _DIGITS: Final = 4
 
 
@@ -129,7 +124,7 @@ def shrink_to_range(values: Array, intercepts: Array) -> tuple[Array, Array]:
     return (values, intercepts) if max_prediction <= 1 else (values / max_prediction, intercepts / max_prediction)
 
 
-def compute_policy_moments(policy: SparsePolicy, places: NDArray[np.int64]) -> Array:
+def compute_policy_moments(policy: SparsePolicy, places: Ints) -> Array:
     """Return second moments of features among participants to whom a policy gives its best arm."""
     rng = np.random.default_rng([policy.seed, policy.version])
     features = rng.uniform(-1.0, 1.0, (_N_SIMULATED, len(policy.playable), len(policy.places)))
@@ -200,7 +195,7 @@ class FeatureFinding(NamedTuple):
     confidence: float
 
 
-def build_feature_findings(spec: SparseSpec, places: NDArray[np.int64], estimates: Estimates) -> list[FeatureFinding]:
+def build_feature_findings(spec: SparseSpec, places: Ints, estimates: Estimates) -> list[FeatureFinding]:
     """Return the coefficients of features with simultaneous intervals, noise included.
 
     places, estimates: features, (k,), and the estimates of their coefficients.
@@ -247,10 +242,8 @@ def compare_with_best_arm(spec: SparseSpec, explored: RewardTotals, followed: Re
 
 _EXTRA_DEVIATIONS: Final = 1.0
 """Standard deviations beyond the threshold that a coefficient needs to be found more often than not."""
-_SELECTION_MARGIN: Final = 2.0
-"""How far the largest of many choices may be beyond its usual place, in scales."""
-_REWARD_VARIANCE: Final = 0.25
-"""What rewards are taken to vary by, in squared half ranges."""
+_SELECTION_MARGIN: Final = 2.0  # how far the largest of many choices may be beyond its usual place, in scales
+_REWARD_VARIANCE: Final = 0.25  # what rewards are taken to vary by, in squared half ranges
 _FEATURE_COUNTS: Final = (10, 30, 100, 300, 1000, 3000, 10_000)
 _PEOPLE_MAX: Final = 1 << 34
 

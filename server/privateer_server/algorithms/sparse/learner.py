@@ -13,6 +13,7 @@ from privateer_core.algorithms.sparse import SparsePolicy, SparseSpec
 from privateer_core.answer import Answer
 from privateer_core.answer.facts import Fact, Table
 from privateer_core.answer.parts import Figures, Gain
+from privateer_core.arrays import Array, Ints
 from privateer_core.errors import SpecError
 from privateer_core.primitives.bounded_vectors import SecondMomentSums, VectorSums
 from privateer_core.primitives.questions import SecondMoments
@@ -36,8 +37,7 @@ from privateer_server.algorithms.sparse.coefficients import (
     threshold,
 )
 
-Array = NDArray[np.float64]
-Places = NDArray[np.int64]
+Places = Ints
 StateT = TypeVar("StateT")
 
 

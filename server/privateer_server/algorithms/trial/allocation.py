@@ -4,15 +4,13 @@ from dataclasses import dataclass, replace
 from typing import Final, Self
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import ndtr
 
+from privateer_core.arrays import Array, Ints
 from privateer_server.algorithms.trial.evidence.averages import HitValues, best_centres, estimate_from_people
 from privateer_server.algorithms.trial.evidence.epochs import Epoch, TrialDesign
 from privateer_server.algorithms.trial.evidence.trial_evidence import TrialEvidence
 from privateer_server.algorithms.trial.evidence.weighted_sums import Sums, rates
-
-Array = NDArray[np.float64]
 
 _STANDARD_POINTS: Final = np.linspace(-8.0, 8.0, 321)
 """Standard deviations around an arm's value at which the others are compared with it."""
@@ -81,12 +79,12 @@ def best_probabilities(values: Array, variances: Array, points: Array = _STANDAR
 class Holdout:
     """A policy and a constant arm, and the releases since both were chosen."""
 
-    best: NDArray[np.int64]  # shape (J,), int64: the policy's arm in each segment
+    best: Ints  # shape (J,), int64: the policy's arm in each segment
     constant: int  # the arm that is best if everybody gets the same
     evidence: TrialEvidence  # of the epochs since
 
     @classmethod
-    def begin(cls, design: TrialDesign, people: float, best: NDArray[np.int64], constant: int) -> Self:
+    def begin(cls, design: TrialDesign, people: float, best: Ints, constant: int) -> Self:
         """Return a holdout without evidence, after ``people`` reports."""
         return cls(best, constant, TrialEvidence.begin(replace(design, people=max(1.0, design.people - people))))
 

@@ -7,11 +7,11 @@ from typing import Final
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
 from privateer_core.algorithms.trial import TrialSpec
 from privateer_core.answer.estimates import Effect, Reason, classify_effect, format_bounds
 from privateer_core.answer.parts import Basis
+from privateer_core.arrays import Array, Bools, Ints
 from privateer_server.algorithms.trial.evidence.trial_evidence import TrialEvidence
 from privateer_server.algorithms.trial.reasons import ReasonCode, StandingDecisions, choose_arms, find_leader
 from privateer_server.algorithms.trial.state import TrialState
@@ -23,14 +23,10 @@ from privateer_server.algorithms.trial.treatment_effects import (
     compute_effects,
 )
 
-Array = NDArray[np.float64]
-
 _CORRECTIONS: Final[dict[str, Correction]] = {"holm": "holm", "bh": "bh", "none": "holm"}
 DIGITS: Final = 6
-_MAX_NAME_LENGTH: Final = 40
-"""Characters of an arm's name in a remark."""
-_MAX_BOUNDS_RATIO: Final = 0.5
-"""Bounds that are worth naming: no wider than so much of those of the spec."""
+_MAX_NAME_LENGTH: Final = 40  # characters of an arm's name in a remark
+_MAX_BOUNDS_RATIO: Final = 0.5  # bounds that are worth naming: no wider than so much of those of the spec
 UNSAID_REASONS: Final[dict[ReasonCode, Reason]] = {
     ReasonCode.FEW: Reason.FEW_PEOPLE,
     ReasonCode.NOBODY: Reason.NOBODY,
@@ -69,10 +65,10 @@ class TrialFindings:
     # average, average_called: the same on average; None if everybody is one segment
     average: AverageEffects | None
     average_decisions: StandingDecisions | None
-    segment_arms: NDArray[np.int64]  # shape (J,), int64: the arm that a segment gets when nobody is asked any more
+    segment_arms: Ints  # shape (J,), int64: the arm that a segment gets when nobody is asked any more
     overall_arm: int  # the arm that is recommended if everybody gets the same
-    is_best: NDArray[np.bool_]  # shape (J,): whether the given arm is better than all others, in all segments at once
-    is_inhabited: NDArray[np.bool_]  # shape (J,): whether anybody was counted in a segment
+    is_best: Bools  # shape (J,): whether the given arm is better than all others, in all segments at once
+    is_inhabited: Bools  # shape (J,): whether anybody was counted in a segment
 
     @classmethod
     def from_state(cls, state: TrialState, spec: TrialSpec) -> "TrialFindings":
@@ -122,7 +118,7 @@ def _intervals(effects: SegmentEffects | AverageEffects) -> Array:
     return np.where(np.isfinite(stacked).all(axis=-1, keepdims=True), stacked, np.nan)
 
 
-def _is_best_in_segment(effects: SegmentEffects, best_arms: NDArray[np.int64]) -> NDArray[np.bool_]:
+def _is_best_in_segment(effects: SegmentEffects, best_arms: Ints) -> Bools:
     """Return whether the joint interval of the best arm is above all others; the control's is the point 0."""
     n_segments = len(best_arms)
     low = np.concatenate([np.zeros((n_segments, 1)), np.nan_to_num(effects.joint_low, nan=-np.inf)], axis=1)
@@ -263,7 +259,7 @@ def choose_overall_basis(findings: TrialFindings) -> Basis:
     return _choose_basis(findings.overall_arm, decisions.intervals[:, 0], decisions.decided)
 
 
-def _choose_basis(arm: int, effects: Array, is_decided: NDArray[np.bool_]) -> Basis:
+def _choose_basis(arm: int, effects: Array, is_decided: Bools) -> Basis:
     """Return the basis of recommending an arm, from effects of K treatments, (K,), and their decisions."""
     if np.isnan(effects).all() and not is_decided.any():
         return "too few people to say"

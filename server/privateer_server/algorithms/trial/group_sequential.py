@@ -8,10 +8,9 @@ from functools import lru_cache
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import ndtr, ndtri
 
-Array = NDArray[np.float64]
+from privateer_core.arrays import Array
 
 ALPHAS: Final = tuple(np.geomspace(1e-8, 0.9, 45).tolist())
 """Levels between which a sequential p-value is interpolated; below the first it is the first."""
@@ -21,8 +20,7 @@ _MIN_INFORMATION_STEP: Final = 1e-3
 _EDGE_HALVINGS: Final = 45
 _DRIFT_HALVINGS: Final = 50
 _LIMIT_HALVINGS: Final = 60
-POWER: Final = 0.8
-"""Probability with which a detectable effect is found."""
+POWER: Final = 0.8  # probability with which a detectable effect is found
 
 
 @dataclass(frozen=True)

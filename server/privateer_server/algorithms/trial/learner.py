@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
-from numpy.typing import NDArray
 from typing_extensions import override
 
 from privateer_core.algorithms.trial import TrialPolicy, TrialSpec
@@ -12,6 +11,7 @@ from privateer_core.algorithms.trial.coin_questions import make_coin_layout
 from privateer_core.answer import Answer
 from privateer_core.answer.estimates import MeasuredRate
 from privateer_core.answer.facts import Table
+from privateer_core.arrays import Array, Ints
 from privateer_core.errors import SpecError
 from privateer_core.policies.expected_rewards import ExpectedRewards
 from privateer_core.primitives.contributions import CellHits
@@ -24,8 +24,6 @@ from privateer_server.algorithms.trial.power.power_tables import build_power_tab
 from privateer_server.algorithms.trial.state import TrialState
 from privateer_server.algorithms.trial.treatment_effects import control_rate
 from privateer_server.algorithms.trial.trial_answer import build_answer, build_expected_rewards
-
-Array = NDArray[np.float64]
 
 
 class TrialLearner(RoundsLearner[TrialSpec, TrialState, TrialPolicy]):
@@ -59,7 +57,7 @@ class TrialLearner(RoundsLearner[TrialSpec, TrialState, TrialPolicy]):
         terms = self.calibrate_terms(next_round, question)
         return TrialPolicy(next_round.version, spec.segmentation, layout, terms, questions, state.learned)
 
-    def _choose_arms(self, state: TrialState) -> NDArray[np.int64]:
+    def _choose_arms(self, state: TrialState) -> Ints:
         """Return the arm of each segment after the last round; the control before the first look."""
         if not state.evidence.looks:
             return np.zeros(self.spec.segment_count, np.int64)

@@ -5,11 +5,9 @@ from enum import IntEnum
 from typing import Final, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
+from privateer_core.arrays import Array, Bools, Ints
 from privateer_server.algorithms.trial.evidence.weighted_sums import Sums
-
-Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -21,16 +19,16 @@ class StandingDecisions:
     """
 
     intervals: Array  # shape (*S, 3): estimate and ends at the last look that had an interval; nan where none had
-    people: NDArray[np.int64]  # shape S, int64: how many people had reported at that look
+    people: Ints  # shape S, int64: how many people had reported at that look
     # shape S: whether a test has decided it at some look, as the spec corrects for several effects, and the interval
     # leaves 0 out
-    decided: NDArray[np.bool_]
-    tested: NDArray[np.bool_]  # shape S: whether a test has decided it at some look
-    better: NDArray[np.bool_]  # shape S: whether it is decided, and above 0
+    decided: Bools
+    tested: Bools  # shape S: whether a test has decided it at some look
+    better: Bools  # shape S: whether it is decided, and above 0
 
     @classmethod
     def from_path(
-        cls, path: Array, people: NDArray[np.float64], tested: NDArray[np.bool_], contribution_ends: tuple[Array, Array]
+        cls, path: Array, people: Array, tested: Bools, contribution_ends: tuple[Array, Array]
     ) -> "StandingDecisions":
         """Return the decisions from the intervals of all looks, (looks, *S, 3), and the participants at each.
 
@@ -44,7 +42,7 @@ class StandingDecisions:
         return cls(intervals, people.astype(np.int64)[last], better | (tested & (high < 0)), tested, better)
 
     @property
-    def worse(self) -> NDArray[np.bool_]:
+    def worse(self) -> Bools:
         """Shape S: whether the effect is decided, and below 0."""
         return self.decided & ~self.better
 
@@ -54,9 +52,7 @@ def find_leader(effects: Array) -> int:
     return int(np.argmax(np.concatenate([[0.0], np.nan_to_num(effects)])))
 
 
-def choose_arms(
-    decisions: StandingDecisions, average: StandingDecisions | None, arm_values: Array
-) -> tuple[NDArray[np.int64], int]:
+def choose_arms(decisions: StandingDecisions, average: StandingDecisions | None, arm_values: Array) -> tuple[Ints, int]:
     """Return the arm of each segment, (J,), and the overall arm: the control unless another is decided to be better.
 
     What is decided on average holds in a segment of which nothing is decided, unless it is decided to be worse there.
@@ -73,32 +69,24 @@ def choose_arms(
     return np.where((segment_arms > 0) | decisions.worse[:, for_all - 1], segment_arms, for_all), for_all
 
 
-_REWARD_DEVIATIONS: Final = 8.0
-"""Standard deviations from their mean within which rewards are taken to be."""
+_REWARD_DEVIATIONS: Final = 8.0  # standard deviations from their mean within which rewards are taken to be
 
 
 class ReasonCode(IntEnum):
     """The reason why an effect has no interval, or a wide interval."""
 
     NONE = 0
-    FEW = 1
-    """An arm has too few people, and noise is not in the way: no interval."""
+    FEW = 1  # an arm has too few people, and noise is not in the way: no interval
     SHARE = 2
     """The segment's share of people is not told from 0, so the effect's scale is unknown: the contribution is known."""
-    SMALL = 3
-    """Not decided, and the trial will not find effects as small as the owner asks for."""
-    LOOK = 4
-    """The look added too few people to be one, or lies beyond the plan: wait, or read the look before."""
+    SMALL = 3  # not decided, and the trial will not find effects as small as the owner asks for
+    LOOK = 4  # the look added too few people to be one, or lies beyond the plan: wait, or read the look before
     UNRESOLVED = 5
     """Rewards vary by less than their bounds resolve, so that nobody knows how much estimates vary: no interval."""
-    NOISE = 7
-    """An arm has too few people beside the noise: no interval."""
-    NOBODY = 10
-    """Nobody in an arm is told from the noise: no interval."""
-    RARE = 8
-    """Yes or no is too rare in an arm: there is an estimate, and no interval."""
-    HEAVY = 9
-    """Too few rewards bear the mean of an arm: an estimate, and no interval."""
+    NOISE = 7  # an arm has too few people beside the noise: no interval
+    NOBODY = 10  # nobody in an arm is told from the noise: no interval
+    RARE = 8  # yes or no is too rare in an arm: there is an estimate, and no interval
+    HEAVY = 9  # too few rewards bear the mean of an arm: an estimate, and no interval
     HIDDEN = 6
     """Noise, which goes with the bounds, hides how much rewards vary: intervals are wider than with narrower ones."""
 
@@ -144,8 +132,7 @@ class ArmCounts:
         }
 
 
-ESTIMATE_ONLY_CODES: Final = (ReasonCode.RARE, ReasonCode.HEAVY)
-"""Why there is an estimate, and no interval."""
+ESTIMATE_ONLY_CODES: Final = (ReasonCode.RARE, ReasonCode.HEAVY)  # why there is an estimate, and no interval
 NO_INTERVAL_CODES: Final = (
     ReasonCode.FEW,
     ReasonCode.NOBODY,
@@ -157,13 +144,8 @@ NO_INTERVAL_CODES: Final = (
 
 
 def choose_reason_codes(
-    sums: Sums,
-    is_share_known: NDArray[np.bool_],
-    is_look: bool,
-    is_decided: NDArray[np.bool_],
-    detectable: Array,
-    smallest: float | None,
-) -> NDArray[np.int64]:
+    sums: Sums, is_share_known: Bools, is_look: bool, is_decided: Bools, detectable: Array, smallest: float | None
+) -> Ints:
     """Return the reason codes of effects, (J, K)."""
     is_small = ~is_decided & (detectable > (np.inf if smallest is None else smallest))
     conditions = {
@@ -176,7 +158,7 @@ def choose_reason_codes(
     return np.select([has_no_interval, *conditions.values()], [unsaid, *conditions], unsaid).astype(np.int64)
 
 
-def find_unsaid_codes(sums: Sums) -> NDArray[np.int64]:
+def find_unsaid_codes(sums: Sums) -> Ints:
     """Return the reason codes of missing or wide intervals from the sums alone."""
     codes = {
         ReasonCode.NOBODY: sums.has_nobody,
@@ -189,7 +171,7 @@ def find_unsaid_codes(sums: Sums) -> NDArray[np.int64]:
     return np.select([*codes.values()], [*codes], ReasonCode.NONE).astype(np.int64)
 
 
-def default_unsaid_codes(sums: Sums) -> NDArray[np.int64]:
+def default_unsaid_codes(sums: Sums) -> Ints:
     """Return the reason codes of missing intervals without a reason of their own, (J, K): noise or few people."""
     return np.where(sums.is_randomized, ReasonCode.NOISE, ReasonCode.FEW).astype(np.int64)
 

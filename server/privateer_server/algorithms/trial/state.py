@@ -4,11 +4,11 @@ from dataclasses import dataclass, replace
 from typing import Final, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from privateer_core.algorithms.trial import TrialPolicy, TrialSpec
 from privateer_core.algorithms.trial.learned_slopes import SLOPE_MAX, LearnedSlope
 from privateer_core.answer.shares import Shares
+from privateer_core.arrays import Array
 from privateer_core.primitives.contributions import BERNSTEIN, BITS, CellHits
 from privateer_server.algorithms.trial.allocation import Holdout
 from privateer_server.algorithms.trial.evidence.epochs import Epoch, stable_weights
@@ -54,10 +54,7 @@ def estimate_slope(release: CellHits, segments: int) -> LearnedSlope:
     return LearnedSlope(float(np.clip(slope, -SLOPE_MAX, SLOPE_MAX)), mean)
 
 
-Array = NDArray[np.float64]
-
-ALERT_PROBABILITY: Final = 1e-3
-"""Probability of an alert, at any look, when nothing is lost."""
+ALERT_PROBABILITY: Final = 1e-3  # probability of an alert, at any look, when nothing is lost
 
 
 @dataclass(frozen=True)

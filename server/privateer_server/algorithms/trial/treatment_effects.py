@@ -4,11 +4,11 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from privateer_core.answer.estimates import MeasuredRate
 from privateer_core.answer.share_source import ShareSource
 from privateer_core.answer.shares import Shares
+from privateer_core.arrays import Array, Bools, Ints
 from privateer_server.algorithms.trial.evidence.averages import (
     Average,
     HitValues,
@@ -35,7 +35,6 @@ from privateer_server.algorithms.trial.reasons import (
     narrower_bounds,
 )
 
-Array = NDArray[np.float64]
 Correction = Literal["holm", "bh"]
 
 
@@ -55,7 +54,7 @@ def benjamini_hochberg(p_values: Array) -> Array:
     return _restore_order(np.minimum.accumulate(scaled[::-1])[::-1], order, p_values)
 
 
-def _restore_order(adjusted: Array, order: NDArray[np.int64], template: Array) -> Array:
+def _restore_order(adjusted: Array, order: Ints, template: Array) -> Array:
     """Return sorted p-values, at most 1, in the order and shape of a template."""
     values = np.empty(len(order))
     values[order] = np.minimum(adjusted, 1.0)
@@ -174,10 +173,10 @@ class SegmentEffects:
     # alpha
     p_value: Array
     adjusted: Array
-    decided: NDArray[np.bool_]
+    decided: Bools
     # effect that is found with probability .8 by the end of plan; infinite where the share is unknown
     detectable: Array
-    reason: NDArray[np.int64]  # a `ReasonCode` each, int64
+    reason: Ints  # a `ReasonCode` each, int64
     bounds: Array  # shape (J, K, 2): bounds within those of rewards that hold the rewards and resolve more
     rough: Array  # the estimate, also without an interval; nan where nobody is
     counts: ArmCounts  # what the arms have of what an interval needs
@@ -195,10 +194,10 @@ class AverageEffects:
     high: Array
     p_value: Array
     adjusted: Array
-    decided: NDArray[np.bool_]
+    decided: Bools
     detectable: Array
     contribution: Array
-    reason: NDArray[np.int64]
+    reason: Ints
     bounds: Array
     rough: Array
     counts: ArmCounts
@@ -216,7 +215,7 @@ class _Scale:
     variance: Array
     bottom: Array
     uncertainty: Array
-    is_known: NDArray[np.bool_]
+    is_known: Bools
     counts: Array
 
     @property
@@ -224,7 +223,7 @@ class _Scale:
         """Shape (J, K): top/bottom; nan where the bottom is not known."""
         return np.where(self.is_known, self.top / np.where(self.is_known, self.bottom, 1.0), np.nan)
 
-    def interval(self, critical: float, ready: NDArray[np.bool_]) -> tuple[Array, Array]:
+    def interval(self, critical: float, ready: Bools) -> tuple[Array, Array]:
         """Return the ends; nan where there is no interval; unbounded where the share is not told from 0."""
         if not np.isfinite(critical):
             no_interval = np.full(self.top.shape, np.nan)
@@ -235,7 +234,7 @@ class _Scale:
         low, high = np.where(self.is_known, low, -np.inf), np.where(self.is_known, high, np.inf)
         return np.where(ready, low, np.nan), np.where(ready, high, np.nan)
 
-    def contribution(self, critical: float, ready: NDArray[np.bool_]) -> tuple[Array, Array, Array]:
+    def contribution(self, critical: float, ready: Bools) -> tuple[Array, Array, Array]:
         """Return the contribution and the ends of its interval; nan where there is no interval."""
         top = np.where(ready, self.top, np.nan)
         if not np.isfinite(critical):

@@ -6,7 +6,6 @@ from dataclasses import replace
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import ndtr, ndtri, stdtrit
 
 from privateer_core.algorithms.trial import TrialSpec
@@ -29,6 +28,7 @@ from privateer_core.answer.parts import (
     Recommendations,
 )
 from privateer_core.answer.share_source import ShareSource
+from privateer_core.arrays import Array, Bools
 from privateer_core.policies.expected_rewards import ExpectedRewards, sum_by_group
 from privateer_server.algorithms.trial.decisions import (
     DIGITS,
@@ -51,8 +51,6 @@ from privateer_server.algorithms.trial.treatment_effects import (
     compute_effects,
     stopped_effect,
 )
-
-Array = NDArray[np.float64]
 
 
 def build_losses(state: TrialState, findings: TrialFindings, spec: TrialSpec) -> Iterator[Losses]:
@@ -142,8 +140,7 @@ def _standing_deviations(state: TrialState, findings: TrialFindings) -> Array:
     return np.asarray((intervals[..., 2] - intervals[..., 1]) / 2 / critical[look])
 
 
-_FALSE_ALARM: Final = 1e-3
-"""Probability of a warning about shares of people, at a look, where they are as declared."""
+_FALSE_ALARM: Final = 1e-3  # probability of a warning about shares of people, at a look, where they are as declared
 _LABEL_BY_BASIS: Final[dict[Basis, ConfidenceLabel]] = {
     "decided against all other options": "decided",
     "decided against the control alone": "decided against the control",
@@ -366,7 +363,7 @@ def _build_effect_paths(state: TrialState, spec: TrialSpec) -> EffectsOverTime:
     return EffectsOverTime(tuple(int(people) for people in state.ratio.people), tuple(paths))
 
 
-def _inhabited_cells(spec: TrialSpec, inhabited: NDArray[np.bool_]) -> Iterator[tuple[int, int, str | None]]:
+def _inhabited_cells(spec: TrialSpec, inhabited: Bools) -> Iterator[tuple[int, int, str | None]]:
     """Yield segment, arm and the segment's name of every effect in inhabited segments."""
     for k, a, _ in spec.effects():
         if inhabited[k]:

@@ -12,8 +12,7 @@ from privateer_core.arrays import Array, Bools, Coins, Ints
 from privateer_core.primitives.contributions import KeyedValues
 from privateer_core.primitives.public_coins import UNIT, SlotLayout
 
-_CELL_REPORT_COINS: Final = UNIT // 20
-"""Number of coins, of `UNIT`, of participants who report their cell alone."""
+_CELL_REPORT_COINS: Final = UNIT // 20  # number of coins, of `UNIT`, of participants who report their cell alone
 _SEED: Final = 0
 """The seed of coins, equal in all rounds: a participant who got a random arm and reports late has the same group, or is
 in a group whose reports include the arm."""

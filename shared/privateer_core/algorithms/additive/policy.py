@@ -26,10 +26,8 @@ from privateer_core.privacy.terms import Terms
 TERM_UNIT: Final = 2.0**-13
 """The unit of terms in a policy, in expected reward: integer sums are equal in every language."""
 DRAWS_MAX: Final = 64
-_BLOCK_SIZE: Final = 1 << 16
-"""Maximum number of draws' numbers in a chunk."""
-_MIN_OUTCOME_PROBABILITY: Final = 0.02
-"""Minimum probability of the rarer outcome, for the variance of rewards."""
+_BLOCK_SIZE: Final = 1 << 16  # maximum number of draws' numbers in a chunk
+_MIN_OUTCOME_PROBABILITY: Final = 0.02  # minimum probability of the rarer outcome, for the variance of rewards
 
 
 @dataclass(frozen=True)

@@ -27,10 +27,8 @@ from privateer_core.spec.memory import check_half_life, half_life_concerns, vali
 from privateer_core.spec.sections import Section, parse_section
 from privateer_core.spec.spec import Capabilities
 
-_LEVEL_QUESTION_SHARE: Final = 0.6
-"""Typical share of the question about the arm alone, early in an experiment."""
-_TYPICAL_PART_COUNT: Final = 2
-"""Typical number of parts of a question about a feature, early in an experiment."""
+_LEVEL_QUESTION_SHARE: Final = 0.6  # typical share of the question about the arm alone, early in an experiment
+_TYPICAL_PART_COUNT: Final = 2  # typical number of parts of a question about a feature, early in an experiment
 
 
 def arm_mean_error(spec: ArmsSpec, question: FeatureMeans) -> float:
@@ -55,8 +53,7 @@ def arm_mean_error(spec: ArmsSpec, question: FeatureMeans) -> float:
     return spec.arm_count * math.sqrt(noise)
 
 
-_FEATURE_NAME_LENGTH: Final = 96
-"""Maximum number of characters of a feature's name in a cell's name."""
+_FEATURE_NAME_LENGTH: Final = 96  # maximum number of characters of a feature's name in a cell's name
 
 
 def name_cells(name: str, feature: Feature, cells: ShapeCells) -> Iterator[str]:
@@ -84,33 +81,26 @@ _CELL_EPSILON: Final = 4.0
 """Minimum epsilon of a locally private report for arms and cells; below, levels of arms are learned first."""
 TERMS_MAX: Final = 512
 """Maximum number of terms of short features: time and memory of a round grow at least with its square."""
-LONG_LEVELS: Final = 65
-"""Minimum number of unordered levels of a long feature, whose levels are learned independently."""
-CELLS_MAX: Final = 4096
-"""Maximum number of terms of all features."""
+LONG_LEVELS: Final = 65  # minimum number of unordered levels of a long feature, whose levels are learned independently
+CELLS_MAX: Final = 4096  # maximum number of terms of all features
 _LEARNER_NUMBERS_MAX: Final = 1 << 22
 """Maximum of arms times the square of short features' terms: numbers in a learner's state."""
-_DRAW_NUMBERS_MAX: Final = 1 << 16
-"""Maximum of arms times terms: numbers of a draw, of which a policy has 32."""
+_DRAW_NUMBERS_MAX: Final = 1 << 16  # maximum of arms times terms: numbers of a draw, of which a policy has 32
 _LAYOUT_NUMBERS_MAX: Final = 1 << 20
 """Maximum of arms times cells of a feature times questions: numbers of a symbol's layout."""
 _COIN_ROUND_SIZE: Final = 500
 """Default size of the first round with a coin plan, in which all participants get random arms."""
 _NOISELESS_ROUND_SIZE: Final = 250
 """Default size of the first round without noise, in which all participants get random arms."""
-_ANSWERS_MAX: Final = 1 << 18
-"""Maximum number of answers in all groups of coins: a policy has 4 bytes for each."""
-_FINE_BINS: Final = 32
-"""Default number of bins of a number without noise."""
-_RARE_RATE_MAX: Final = 0.2
-"""Maximum expected reward for which symbols report residuals that are hardly negative."""
+_ANSWERS_MAX: Final = 1 << 18  # maximum number of answers in all groups of coins: a policy has 4 bytes for each
+_FINE_BINS: Final = 32  # default number of bins of a number without noise
+_RARE_RATE_MAX: Final = 0.2  # maximum expected reward for which symbols report residuals that are hardly negative
 _CURATED_RATE_MAX: Final = 0.5
 """The same for a curator's sums, whose noise is smaller with any lower bound of residuals above -1."""
 _RARE_RATE: Final = 0.05
 _MAX_RELATIVE_ERROR: Final = 0.5
 """Maximum standard error of an arm's mean reward, relative to that reward or to the differences of arms."""
-_TYPICAL_ARM_DEVIATION: Final = 0.1
-"""Typical standard deviation of mean rewards between arms, where they are about 1/2."""
+_TYPICAL_ARM_DEVIATION: Final = 0.1  # typical standard deviation of mean rewards between arms, where they are about 1/2
 _ROUND_GROWTHS: Final = (0.3, 0.1)
 """Default growth of rounds with a curator's noise in each, and with noise in every report."""
 

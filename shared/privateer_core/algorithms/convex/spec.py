@@ -19,8 +19,7 @@ from privateer_core.spec.sections import Section, parse_section
 from privateer_core.spec.spec import Capabilities, Spec, example_promises
 
 DIMENSION_MAX: Final = 64
-UNIT_MAX: Final = 1e6
-"""Bound of lengths and rewards, so that their squares and fourth powers are finite."""
+UNIT_MAX: Final = 1e6  # bound of lengths and rewards, so that their squares and fourth powers are finite
 _ROUNDING_TOLERANCE: Final = 1e-9
 
 

@@ -13,10 +13,8 @@ from privateer_core.spec.features import Feature
 
 _CIRCLE_COORDINATES: Final = ("sine", "cosine")
 _NUMBER_VARIANCE: Final = 0.16
-_GAP_SHARE: Final = 0.1
-"""Prior variance of a number, and prior share of missing numbers."""
-_MIN_PROBABILITY: Final = 0.02
-"""Minimum distance of a predicted reward from 0 and 1."""
+_GAP_SHARE: Final = 0.1  # prior variance of a number, and prior share of missing numbers
+_MIN_PROBABILITY: Final = 0.02  # minimum distance of a predicted reward from 0 and 1
 
 
 @dataclass(frozen=True)

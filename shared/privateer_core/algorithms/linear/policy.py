@@ -26,8 +26,7 @@ from privateer_core.primitives.bounded_vectors import BoundedVectors
 from privateer_core.primitives.public_coins import coin_classes, mix_words, words_to_normals
 from privateer_core.privacy.terms import Terms
 
-_BLOCK_SIZE: Final = 1 << 17
-"""Numbers in a block of products: keeps the working set in the processor's cache."""
+_BLOCK_SIZE: Final = 1 << 17  # numbers in a block of products: keeps the working set in the processor's cache
 _MAX_PARAMETER: Final = 1e6
 _ARM_FACTOR: Final = np.uint64(0x9FB21C651E98DF25)
 

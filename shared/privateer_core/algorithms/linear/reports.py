@@ -15,10 +15,8 @@ from privateer_core.primitives.bounded_vectors import BoundedVectors, VectorSums
 from privateer_core.primitives.clipping import VectorTotal
 
 MOMENT_SCALE: Final = math.sqrt(1 / 3)
-PRODUCT_SCALE: Final = math.sqrt(2 / 3)
-"""Scales of a joint report's two parts, which have length 1 together."""
-_MIN_NORM: Final = 1e-100
-"""Minimum norm of a vector with a direction: squares of smaller coordinates underflow."""
+PRODUCT_SCALE: Final = math.sqrt(2 / 3)  # scales of a joint report's two parts, which have length 1 together
+_MIN_NORM: Final = 1e-100  # minimum norm of a vector with a direction: squares of smaller coordinates underflow
 
 
 def count_moments(dimension: int) -> int:

@@ -27,8 +27,7 @@ _REFERENCE_DIMENSION: Final = 5
 _LOCAL_MOMENT_SHARE: Final = 0.1
 _MIN_MOMENT_EPSILON: Final = 3.0
 """Share of second moments in a locally private report, and the minimum epsilon for them."""
-_BYTES: Final = 4
-"""Bytes of a coordinate in a report with all coordinates."""
+_BYTES: Final = 4  # bytes of a coordinate in a report with all coordinates
 
 
 class LinearTable(Section):

@@ -11,12 +11,10 @@ from privateer_core.mechanisms.named_symbol import NamedSymbol
 from privateer_core.primitives.public_coins import UNIT, SlotLayout
 from privateer_core.primitives.questions import KeyedHits
 
-EVERYBODY_SHARE_MAX: Final = 0.2
-"""Maximum share of participants with a question about all participants."""
+EVERYBODY_SHARE_MAX: Final = 0.2  # maximum share of participants with a question about all participants
 MEMBERSHIP_QUESTION_SHARE: Final = 0.08
 """Share of participants with a question about their segment alone, if the spec declares no shares of segments."""
-_SHARE_DECIMALS: Final = 3
-"""Decimal places of a share, so that machines with different rounding errors agree on it."""
+_SHARE_DECIMALS: Final = 3  # decimal places of a share, so that machines with different rounding errors agree on it
 _MIN_INFORMATION_RATIO: Final = 2 - 1e-9
 """Minimum ratio of information about the average effect, with and without questions about all participants."""
 

@@ -24,12 +24,10 @@ from privateer_core.primitives.public_coins import UNIT, SlotLayout
 from privateer_core.privacy.terms import Terms
 from privateer_core.spec.reward import YES
 
-_TOLERANCE: Final = 2 / UNIT
-"""Maximum rounding error of a share in units of coins."""
+_TOLERANCE: Final = 2 / UNIT  # maximum rounding error of a share in units of coins
 _MAX_ROUNDING_UNITS: Final = 2
 """Maximum difference between an arm's thresholds in two questions, by rounding, of 65,536."""
-_MEMBERSHIP_FACT: Final = -1
-"""Index of the fact of being in one's own segment: after the reward and the guardrails."""
+_MEMBERSHIP_FACT: Final = -1  # index of the fact of being in one's own segment: after the reward and the guardrails
 
 
 @dataclass(frozen=True)
@@ -180,7 +178,7 @@ class TrialPolicy(ArmsPolicy):
 
         With questions, it is the answer to the question of their coins. With guardrails ``rewards`` has the shape
         (n, 1 + guardrails), answers after the reward, and after them the numbers whose slopes are learned
-        (`privateer_core.spec.adjustment.append_numbers`).
+        (`privateer_core.spec.reward.append_numbers`).
         """
         segments = self.segments.locate(contexts)
         groups, cells = decisions.arms, segments

@@ -12,8 +12,7 @@ from privateer_core.spec.reward import REWARD
 from privateer_core.spec.sections import Finite, Section
 
 Share = Annotated[float, Field(gt=0, lt=1, allow_inf_nan=False)]
-LOOK_GROWTH: Final = 1.5
-"""Ratio of the participants at a look to those at the previous look."""
+LOOK_GROWTH: Final = 1.5  # ratio of the participants at a look to those at the previous look
 LOOKS_MAX: Final = 40
 BINS_MAX: Final = 1024
 ALPHA_FRACTIONS: Final = {"accuracy": 0.0, "balanced": 0.5, "welfare": 1.0}

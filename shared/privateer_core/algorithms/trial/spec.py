@@ -29,8 +29,7 @@ from privateer_core.spec.spec import Capabilities, example_promises
 
 SEGMENTS_MAX: Final = 1024
 _DEVIATION: Final = 0.25
-_BASE_RATE: Final = 0.5
-"""Defaults if the spec has no ``reward.standard_deviation`` or ``reward.base_rate``."""
+_BASE_RATE: Final = 0.5  # defaults if the spec has no ``reward.standard_deviation`` or ``reward.base_rate``
 _QUARTER_CUTS: Final[Mapping[str, Any]] = {"cuts": {"x1": [0.25, 0.5, 0.75]}}
 _SIX_PART_CUTS: Final[Mapping[str, Any]] = {"cuts": {"x1": [0.15, 0.3, 0.5, 0.7, 0.85]}}
 _NUMERIC: Final[Mapping[str, Any]] = {"low": -2.0, "high": 6.0, "kind": "numeric", "standard_deviation": 1.0}
@@ -46,8 +45,7 @@ class TrialSpec(ArmsSpec):
         adjusts_rewards=True, reports_one_option=True, rounds_grow=False, arms_max=ARMS_MAX_COMPARED
     )
     min_cell_participants: ClassVar[tuple[int, int]] = (10, 20)  # of a cell at the first look, without and with noise
-    min_floor: ClassVar[float] = 1 / 1024
-    """Minimum floor of an arm's share: shares of coins are in units of 1/65536."""
+    min_floor: ClassVar[float] = 1 / 1024  # minimum floor of an arm's share: shares of coins are in units of 1/65536
 
     algorithm: TrialSection  # type: ignore[assignment] # a section of its own, with the base's key
     segments: SegmentsSection = SegmentsSection()

@@ -4,12 +4,10 @@ from dataclasses import dataclass
 from typing import Final, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
+from privateer_core.arrays import Array, Bools
 from privateer_server.algorithms.trial.evidence.epochs import TrialDesign
 from privateer_server.algorithms.trial.evidence.weighted_sums import Sums, rates
-
-Array = NDArray[np.float64]
 
 _PRIOR_RARE_OUTCOMES: Final = 20.0
 """Rare outcomes, positive or negative, with which a segment's mean counts as much as that of all segments."""
@@ -24,7 +22,7 @@ class Average:
 
     estimate: Array
     variance: Array
-    is_ready: NDArray[np.bool_]
+    is_ready: Bools
     contributions: Array
 
     @property
@@ -97,7 +95,7 @@ def join_averages(summed: Average, direct: Average, weight: float) -> Average:
     return Average(estimate, np.where(is_ready, 1 / np.square(a + b), np.inf), is_ready, summed.contributions)
 
 
-def _are_both_ready(summed: Average, direct: Average) -> NDArray[np.bool_]:
+def _are_both_ready(summed: Average, direct: Average) -> Bools:
     has_variance = (summed.variance > 0) & (direct.variance > 0) & np.isfinite(summed.variance)
     return np.asarray(summed.is_ready & direct.is_ready & has_variance)
 

@@ -4,24 +4,18 @@ from dataclasses import dataclass
 from typing import Final, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
+from privateer_core.arrays import Array
 from privateer_core.primitives.contributions import BITS, ValueParts
 from privateer_server.algorithms.trial.evidence.value_sums import PlannedValues
 
-Array = NDArray[np.float64]
-
-_PRIOR_HITS: Final = 2.0
-"""Hits of a mean of 1/2 that an epoch is taken to have beside its own."""
+_PRIOR_HITS: Final = 2.0  # hits of a mean of 1/2 that an epoch is taken to have beside its own
 _PRIOR_HITS_PER_NOISE_DEVIATION: Final = 4.0
 """The same for each standard deviation of a curator's noise in the number of hits."""
 
-_MAX_VARIANCE_RATIO: Final = 100.0
-"""How many times less than bits numbers may vary before weights no longer follow."""
-_MIN_VARIANCE: Final = 1e-10
-"""The least variance that weights follow."""
-_MAX_VARIANCE: Final = 0.25
-"""Variance of what a hit counts whose values are 0 and 1 alike often."""
+_MAX_VARIANCE_RATIO: Final = 100.0  # how many times less than bits numbers may vary before weights no longer follow
+_MIN_VARIANCE: Final = 1e-10  # the least variance that weights follow
+_MAX_VARIANCE: Final = 0.25  # variance of what a hit counts whose values are 0 and 1 alike often
 
 
 @dataclass(frozen=True)

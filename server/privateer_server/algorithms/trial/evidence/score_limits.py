@@ -3,13 +3,11 @@
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.optimize.elementwise import find_root
 
-Array = NDArray[np.float64]
+from privateer_core.arrays import Array
 
-_MAX_VARIANCE: Final = 0.25
-"""The largest variance of yes and no."""
+_MAX_VARIANCE: Final = 0.25  # the largest variance of yes and no
 _MIN_RATE_VARIANCE: Final = 1e-11
 
 

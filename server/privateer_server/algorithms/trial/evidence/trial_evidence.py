@@ -4,8 +4,8 @@ from dataclasses import dataclass, replace
 from typing import Self
 
 import numpy as np
-from numpy.typing import NDArray
 
+from privateer_core.arrays import Array
 from privateer_server.algorithms.trial.evidence.averages import Average, average_contributions, side_variances
 from privateer_server.algorithms.trial.evidence.epochs import (
     Epoch,
@@ -16,8 +16,6 @@ from privateer_server.algorithms.trial.evidence.epochs import (
 )
 from privateer_server.algorithms.trial.evidence.weighted_sums import Sums, standardized_scores
 from privateer_server.algorithms.trial.group_sequential import critical_values, information_fractions
-
-Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)

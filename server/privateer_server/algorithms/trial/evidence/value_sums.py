@@ -5,16 +5,13 @@ from dataclasses import dataclass, replace
 from typing import Any, Final, Self
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import betaincinv
 
+from privateer_core.arrays import Array
 from privateer_core.primitives.contributions import ValueParts
 
-Array = NDArray[np.float64]
-
 _N_QUANTILES: Final = 400
-_MAX_VARIANCE_RATIO: Final = 0.99
-"""A beta distribution varies by less than bits of its mean."""
+_MAX_VARIANCE_RATIO: Final = 0.99  # a beta distribution varies by less than bits of its mean
 
 
 @dataclass(frozen=True)

@@ -6,15 +6,13 @@ from functools import cached_property
 from typing import Final, Self
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import ndtr, ndtri, stdtr, stdtrit
 
 from privateer_core.answer.estimates import MIN_BEARING_REWARDS
+from privateer_core.arrays import Array, Bools
 from privateer_server.algorithms.trial.evidence.epochs import Epoch, TrialDesign, pair_with_control
 from privateer_server.algorithms.trial.evidence.score_limits import common_rate, score_limits
 from privateer_server.algorithms.trial.evidence.value_sums import ValueSums
-
-Array = NDArray[np.float64]
 
 _MIN_PEOPLE: Final = (5.0, 10.0)
 """People that both arms need for an interval where there is no noise: of bits, and of numbers."""
@@ -28,12 +26,10 @@ _MIN_PEOPLE_WITH_NOISE: Final = (40.0, 100.0)
 _STRICT_FACTOR: Final = 1 - 1e-9
 _PRIOR_RARE_OUTCOMES: Final = 2.0
 """Rare outcomes with which an arm's own rate counts as much as that of both, where only its variance is meant."""
-_HIDDEN_VARIANCE_DEVIATIONS: Final = 2.0
-"""Standard deviations of noise below which a variance is not told from 0."""
+_HIDDEN_VARIANCE_DEVIATIONS: Final = 2.0  # standard deviations of noise below which a variance is not told from 0
 _DETECTION_DEVIATIONS: Final = 2.0
 """Standard deviations of the noise of an arm's hits below which nobody is told from it."""
-_MIN_HITS_DEVIATIONS: Final = 10.0
-"""Standard deviations of the noise of an arm's hits that the hits must reach."""
+_MIN_HITS_DEVIATIONS: Final = 10.0  # standard deviations of the noise of an arm's hits that the hits must reach
 
 
 @dataclass(frozen=True)
@@ -192,18 +188,18 @@ class Sums:
         return np.where(divisors > 0, np.square(parts.sum(axis=-1)) / np.where(divisors > 0, divisors, 1.0), np.inf)
 
     @cached_property
-    def is_ready(self) -> NDArray[np.bool_]:
+    def is_ready(self) -> Bools:
         """Shape (J, K): whether there is enough for an interval. A function of releases."""
         return ~(self.has_few_people | self.has_noise | self.has_few_rare | self.is_unresolved)
 
     @cached_property
-    def can_steer(self) -> NDArray[np.bool_]:
+    def can_steer(self) -> Bools:
         """Shape (J, K): whether there is enough evidence to adapt shares without starving an arm by early events."""
         has_people = self._has_people(_MIN_PEOPLE_WITH_NOISE[self.values is not None])
         return np.asarray(self.is_ready & has_people & self._has_rare_outcomes(_MIN_RARE_OUTCOMES_WITH_NOISE))
 
     @cached_property
-    def has_few_people(self) -> NDArray[np.bool_]:
+    def has_few_people(self) -> Bools:
         """Shape (J, K): whether an arm has too few participants, whatever their rewards are."""
         return ~self._has_people(self.min_people) & ~self.has_noise
 
@@ -218,34 +214,34 @@ class Sums:
         """Shape (J, K): the number of rarer outcomes, or of equal rewards, that each arm's mean needs."""
         return np.where(self.is_randomized, _MIN_RARE_OUTCOMES_WITH_NOISE, _MIN_RARE_OUTCOMES[self.values is not None])
 
-    def _has_people(self, min_people: Array | float) -> NDArray[np.bool_]:
+    def _has_people(self, min_people: Array | float) -> Bools:
         """Shape (J, K): whether both arms have this effective number of participants."""
         has_enough = (self.den > 0) & (np.square(self.den) >= np.asarray(min_people)[..., None] * self.square)
         return np.asarray(has_enough.all(axis=-1))
 
     @property
-    def is_randomized(self) -> NDArray[np.bool_]:
+    def is_randomized(self) -> Bools:
         """Shape (J, K): whether a server or people themselves added noise to what was counted."""
         return np.asarray((self.noise_of_hits > 0).any(axis=-1) | (self.other > 0) | (self.keep < self.people))
 
     @cached_property
-    def has_noise(self) -> NDArray[np.bool_]:
+    def has_noise(self) -> Bools:
         """Shape (J, K): whether the hits of an arm are too few relative to their noise."""
         return np.asarray((self.den < _MIN_HITS_DEVIATIONS * np.sqrt(self.noise_of_hits)).any(axis=-1))
 
     @cached_property
-    def has_nobody(self) -> NDArray[np.bool_]:
+    def has_nobody(self) -> Bools:
         """Shape (J, K): whether the hits of an arm are indistinguishable from noise."""
         deviations = np.sqrt(self.noise_of_hits)
         return np.asarray(((deviations > 0) & (self.den < _DETECTION_DEVIATIONS * deviations)).any(axis=-1))
 
     @cached_property
-    def has_few_rare(self) -> NDArray[np.bool_]:
+    def has_few_rare(self) -> Bools:
         """Shape (J, K): whether too few rewards determine the mean of an arm, unless noise hides their variance."""
         return ~(self._has_rare_outcomes(self.min_rare_outcomes) | self.is_hidden)
 
     @property
-    def is_inhabited(self) -> NDArray[np.bool_]:
+    def is_inhabited(self) -> Bools:
         """Shape (J,): whether any hit was counted; with noise also in empty segments."""
         return np.asarray((self.hits != 0).any(axis=1))
 
@@ -270,7 +266,7 @@ class Sums:
         share = np.square(distances) / np.where(squares > 0, squares, 1.0)
         return np.asarray(np.where(has_hits, people * share[..., None], 0.0).min(axis=-1))
 
-    def _has_rare_outcomes(self, min_rare: Array | float) -> NDArray[np.bool_]:
+    def _has_rare_outcomes(self, min_rare: Array | float) -> Bools:
         """Shape (J, K): whether both arms have enough of the rarer outcome, or of the effective rewards."""
         rare = np.minimum(self.middle, 1 - self.middle)[..., None]
         required = np.asarray(min_rare)[..., None] * self.square
@@ -281,7 +277,7 @@ class Sums:
         return np.asarray(has_enough.all(axis=-1))
 
     @property
-    def is_unresolved(self) -> NDArray[np.bool_]:
+    def is_unresolved(self) -> Bools:
         """Shape (J, K): whether the variance of rewards is too small for their bounds to be measured.
 
         By no more than rounding does; or noise may be all that they vary by, and more than their mean allows.
@@ -292,7 +288,7 @@ class Sums:
         return np.asarray((self.spread_of_hits <= self.values.resolution) | may_be_noise)
 
     @cached_property
-    def is_hidden(self) -> NDArray[np.bool_]:
+    def is_hidden(self) -> Bools:
         """Shape (J, K): whether the measured variance of rewards may be noise alone."""
         if self.values is None:
             return np.zeros(self.people.shape, bool)

@@ -5,9 +5,9 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from privateer_core.algorithms.trial import TrialSpec
+from privateer_core.arrays import Array
 from privateer_core.primitives.contributions import BITS
 from privateer_server.algorithms.trial.evidence.epochs import (
     PlannedEpoch,
@@ -33,10 +33,7 @@ from privateer_server.algorithms.trial.power.simulated_scores import (
     simulate_scores,
 )
 
-Array = NDArray[np.float64]
-
-_ROUNDING_MARGIN: Final = 1e-3
-"""People that rounding adds."""
+_ROUNDING_MARGIN: Final = 1e-3  # people that rounding adds
 _N_STEPS: Final = 6
 
 

@@ -18,8 +18,7 @@ _BOUNDS_FACTORS: Final = (1, 10, 100)
 _SIGNIFICANT: Final = 4
 EQUAL_SEGMENTS_NOTE: Final = ", if all segments have as many people"
 CORRECTED_COLUMN: Final = "least effect decided, at worst"
-_COMPARED_FLOORS: Final = (0.1, 0.15, 0.2)
-"""Least shares of an arm that a plan compares."""
+_COMPARED_FLOORS: Final = (0.1, 0.15, 0.2)  # least shares of an arm that a plan compares
 QUESTION_COLUMNS: Final[dict[str, Kind]] = {"question": "words", "about": "words", "share of people": "share"}
 
 

@@ -11,10 +11,10 @@ from functools import lru_cache
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import ndtri
 from typing_extensions import override
 
+from privateer_core.arrays import Array, Bools
 from privateer_server.algorithms.trial.allocation import allocate_arms
 from privateer_server.algorithms.trial.evidence.averages import average_contributions
 from privateer_server.algorithms.trial.evidence.epochs import (
@@ -30,12 +30,9 @@ from privateer_server.algorithms.trial.evidence.weighted_sums import Sums
 from privateer_server.algorithms.trial.group_sequential import critical_values, information_fractions
 from privateer_server.algorithms.trial.treatment_effects import compute_direct_weight, half_widths
 
-Array = NDArray[np.float64]
-
 RUNS: Final = 2000
 """Simulated trials: a power of .8 has a standard error of .009; three such, about a line, find an effect."""
-_N_ROUGH_RUNS: Final = 300
-"""Trials of each step of a search for where to look closely."""
+_N_ROUGH_RUNS: Final = 300  # trials of each step of a search for where to look closely
 _MAX_SEGMENTS: Final = 64_000
 """Most segments that all trials have together; fewer trials are simulated where each has many."""
 _MIN_RUNS: Final = 200
@@ -118,7 +115,7 @@ class SimulatedScores:
         ends = np.array(self.times)[crossed.argmax(axis=0)]
         return np.asarray(np.where(crossed.any(axis=0), ends, 1.0).mean(axis=0))
 
-    def _find_crossings(self, scores: Array) -> NDArray[np.bool_]:
+    def _find_crossings(self, scores: Array) -> Bools:
         critical = critical_values(self.times, self.alpha)
         return np.asarray(np.abs(np.nan_to_num(scores)) > critical.reshape(-1, *(1,) * (scores.ndim - 1)))
 
