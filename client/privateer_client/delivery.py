@@ -14,10 +14,9 @@ from privateer_client.participation import SealedReport
 from privateer_client.states import ReportStatus
 from privateer_core.clock import Clock, SystemClock
 from privateer_core.errors import InputError
-from privateer_core.wire.envelope import MEDIA_TYPE
 from privateer_core.wire.identity import SIGNED_HEADER
 from privateer_core.wire.problem import parse_retry_after, read_slug
-from privateer_core.wire.publication import ASKS_HEADER
+from privateer_core.wire.publication import ASKS_HEADER, MEDIA_TYPE
 
 ACCEPTED_STATUS: Final = 202
 """Status of an answer that accepts reports."""

@@ -15,17 +15,23 @@ from numpy.typing import NDArray
 from privateer_core.algorithms import algorithm, parse_spec
 from privateer_core.arrays import Array, Ints
 from privateer_core.errors import InputError, Malformed, SpecError, TermsRefused
-from privateer_core.policies.decisions import Decisions, message_size, prefix_ages
 from privateer_core.policies.gain_policy import check_policy, decode_policy
-from privateer_core.policies.policy import Policy, Recalling
+from privateer_core.policies.policy import Decisions, Policy, Recalling, message_size, prefix_ages
 from privateer_core.primitives.bounded_vectors import BoundedVectors
 from privateer_core.primitives.contributions import FeatureValues, KeyedValues
 from privateer_core.privacy.terms import Terms
 from privateer_core.privacy.terms_verification import Limits, verify
-from privateer_core.sampling.entropy import SecureNoise
+from privateer_core.sampling.randomness import SecureNoise
 from privateer_core.spec.spec import Spec
-from privateer_core.wire.envelope import Header, hpke_info, report_header, split_bytes
-from privateer_core.wire.publication import Round, decode_publication, digest
+from privateer_core.wire.publication import (
+    Header,
+    Round,
+    decode_publication,
+    digest,
+    hpke_info,
+    report_header,
+    split_bytes,
+)
 
 REPORT_ID_SIZE: Final = 16
 SEALING_OVERHEAD_BYTES: Final = 48

@@ -17,8 +17,8 @@ from privateer_client.states import ALLOWED, NEXT, OUTCOMES, Action, ChoiceEvent
 from privateer_core.arrays import Array, Coins
 from privateer_core.clock import Clock
 from privateer_core.errors import Deleted, InputError, LogForked, LogRollback, PrivateerError, TermsRefused, Unavailable
-from privateer_core.spec.adjustment import append_numbers
-from privateer_core.wire.envelope import Envelope, encode_envelope
+from privateer_core.spec.reward import append_numbers
+from privateer_core.wire.publication import Envelope, encode_envelope
 
 Past: TypeAlias = tuple[Array, str, Array]
 """The context, the earlier arm and the rewards of a participant from a source."""

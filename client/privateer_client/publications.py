@@ -12,8 +12,7 @@ from privateer_core.clock import Clock
 from privateer_core.errors import Deleted, InputError, NotFound, PrivateerError, TermsRefused, Unavailable
 from privateer_core.privacy.terms_verification import Limits
 from privateer_core.privacy.trust import Trust
-from privateer_core.wire.envelope import MEDIA_TYPE
-from privateer_core.wire.publication import ASKS_NOBODY, digest
+from privateer_core.wire.publication import ASKS_NOBODY, MEDIA_TYPE, digest
 from privateer_core.wire.transparency_log import Entry
 
 _PUBLICATION_BYTES_MAX: Final = 16 << 20

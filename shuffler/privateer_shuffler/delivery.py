@@ -27,10 +27,9 @@ from privateer_core.errors import (
 from privateer_core.prepared_types import prepared
 from privateer_core.serving.logs import log_event
 from privateer_core.wire.batch import BATCH, CLOCK_REMEDY, SIGNATURE_HEADER, BatchAnswer, is_clock_problem, sign_claim
-from privateer_core.wire.envelope import MEDIA_TYPE
 from privateer_core.wire.identity import SIGNED_HEADER
 from privateer_core.wire.problem import read_slug
-from privateer_core.wire.publication import Round, decode_publication
+from privateer_core.wire.publication import MEDIA_TYPE, Round, decode_publication
 from privateer_shuffler.metrics import ShufflerMetrics
 from privateer_shuffler.pool.pool import Pool
 from privateer_shuffler.resources import Pin

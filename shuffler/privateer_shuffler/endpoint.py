@@ -12,8 +12,8 @@ from privateer_core.serving.http.report_endpoint import Body, UploadEndpoint, Up
 from privateer_core.serving.http.timing import AnswerTiming
 from privateer_core.serving.token_gate import TokenGate
 from privateer_core.wire.batch import check_single_report
-from privateer_core.wire.envelope import Envelope, split_sealed
 from privateer_core.wire.keys import TrustedKeys
+from privateer_core.wire.publication import Envelope, split_sealed
 from privateer_shuffler.followed_rounds import FollowedRounds, TrackedRound
 from privateer_shuffler.metrics import ShufflerMetrics
 from privateer_shuffler.pool.uploads import PoolReceipt

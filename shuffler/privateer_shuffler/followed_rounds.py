@@ -18,8 +18,7 @@ from privateer_core.errors import (
 )
 from privateer_core.serving.admission import ExperimentSize, RoundSize, ShufflerLimits, raise_refusals
 from privateer_core.serving.process import Background
-from privateer_core.wire.envelope import Header, check_header
-from privateer_core.wire.publication import Round, digest
+from privateer_core.wire.publication import Header, Round, check_header, digest
 from privateer_shuffler import held_pools
 from privateer_shuffler.delivery import Forwarding, Upstream, read_round
 from privateer_shuffler.held_pools import HeldPools

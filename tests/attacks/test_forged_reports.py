@@ -13,14 +13,13 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from privateer_core.algorithms import algorithm
+from privateer_core.mechanisms.mechanism import VectorTotal
 from privateer_core.mechanisms.vectors.vector_bits import BIT, BitVectors
 from privateer_core.primitives.bounded_vectors import VectorSums
-from privateer_core.primitives.clipping import VectorTotal
-from privateer_core.sampling.entropy import NoiseSource
+from privateer_core.sampling.randomness import NoiseSource
 from privateer_core.spec.sections import parse_section
 from privateer_core.wire.batch import BATCH, SIGNATURE_HEADER, decode_batch
-from privateer_core.wire.envelope import encode_envelope
-from privateer_core.wire.publication import Round, decode_publication
+from privateer_core.wire.publication import Round, decode_publication, encode_envelope
 from privateer_lab.simulation.scores import SeededNoise
 from privateer_server.app import create_app
 from privateer_server.intake.accumulator import Accumulator

@@ -15,7 +15,7 @@ from privateer_core.answer.parts import BinMeans
 from privateer_core.answer.policy_view import PolicyView
 from privateer_core.codec import decode, encode
 from privateer_core.errors import SpecError, TermsRefused
-from privateer_core.policies.decisions import message_size
+from privateer_core.policies.policy import message_size
 from privateer_core.privacy.terms_verification import Limits, verify
 from privateer_core.privacy.trust import TRUST
 from privateer_core.spec.arms import ARMS_MIN, ArmsSpec

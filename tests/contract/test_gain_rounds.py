@@ -11,8 +11,8 @@ from privateer_client.participation import Participation
 from privateer_core.algorithms import ALGORITHMS, algorithm, parse_spec
 from privateer_core.codec import decode, encode
 from privateer_core.errors import TermsRefused
-from privateer_core.policies.decisions import message_size
 from privateer_core.policies.gain_policy import GainPolicy, decode_policy
+from privateer_core.policies.policy import message_size
 from privateer_core.privacy.certificate import recompute
 from privateer_core.privacy.record import Row, describe_terms, make_record
 from privateer_core.privacy.record_verification import read_certificates

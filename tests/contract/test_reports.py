@@ -7,8 +7,9 @@ import pytest
 
 from privateer_client.inputs import read_outcome
 from privateer_core.errors import InputError, InvalidValueWarning
-from privateer_core.policies.decisions import Plays, Points
-from privateer_core.spec.adjustment import append_numbers, learned_names
+from privateer_core.policies.policy import Plays, Points
+from privateer_core.spec.adjustment import learned_names
+from privateer_core.spec.reward import append_numbers
 from privateer_lab.simulation.scores import SeededNoise
 from tests.contract.instances import SPECS, draw_people, kind_of
 from tests.contract.subjects import MESSAGES_MAX

@@ -26,8 +26,8 @@ from privateer_core.mechanisms.vectors.vector_symbol import VectorSymbol
 from privateer_core.primitives.bounded_vectors import BoundedVectors
 from privateer_core.primitives.public_coins import mix_words
 from privateer_core.privacy.terms_verification import Limits
-from privateer_core.spec.adjustment import append_numbers
 from privateer_core.spec.features import Feature
+from privateer_core.spec.reward import append_numbers
 from privateer_core.spec.spec import Spec
 from tests.documents import gains, vectors
 from tests.documents.false_terms import false_terms

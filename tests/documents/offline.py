@@ -18,8 +18,7 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from privateer_client import OfflinePolicy
 from privateer_core.algorithms import algorithm
 from privateer_core.codec import encode, encode_canonical_json
-from privateer_core.policies.decisions import message_size
-from privateer_core.policies.policy import Policy
+from privateer_core.policies.policy import Policy, message_size
 from privateer_core.spec.spec import Spec
 from privateer_core.wire.publication import Drain, Publication, Round, encode_publication
 from privateer_server.rounds.loop import Schedule

@@ -12,8 +12,15 @@ import httpx
 import msgspec
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
-from privateer_core.wire.envelope import Envelope, Header, encode_envelope, hpke_info, report_header
-from privateer_core.wire.publication import decode_publication, digest
+from privateer_core.wire.publication import (
+    Envelope,
+    Header,
+    decode_publication,
+    digest,
+    encode_envelope,
+    hpke_info,
+    report_header,
+)
 from privateer_server.rounds import open_round
 from privateer_server.store import round_keys
 from tests.documents.hpke import seal

@@ -14,15 +14,14 @@ from privateer_core.accounting.amplification import shuffled_delta
 from privateer_core.algorithms import parse_spec
 from privateer_core.codec import encode
 from privateer_core.errors import PrivateerError
-from privateer_core.policies.decisions import message_size, prefix_ages
+from privateer_core.policies.policy import message_size, prefix_ages
 from privateer_core.primitives.public_coins import Layout, hash_to_bucket, hash_to_sign
 from privateer_core.primitives.questions import KeyedMeans
 from privateer_core.privacy.terms_verification import Limits
 from privateer_core.privacy.trust import count_honest
-from privateer_core.sampling.response import RandomizedResponse
+from privateer_core.sampling.randomness import RandomizedResponse
 from privateer_core.spec.spec import Spec
-from privateer_core.wire.envelope import Envelope, encode_envelope, hpke_info
-from privateer_core.wire.publication import Publication, Round, encode_publication
+from privateer_core.wire.publication import Envelope, Publication, Round, encode_envelope, encode_publication, hpke_info
 from privateer_server.rounds.loop import Schedule
 from tests.documents.hpke import seal
 

@@ -14,8 +14,7 @@ from privateer_core.mechanisms.cell_pairs import CellPairs
 from privateer_core.mechanisms.central_sums import CentralSums
 from privateer_core.mechanisms.mechanism import UNIT
 from privateer_core.wire.batch import decode_batch
-from privateer_core.wire.envelope import split_bytes
-from privateer_core.wire.publication import decode_publication
+from privateer_core.wire.publication import decode_publication, split_bytes
 from tests.support.sealing import body_of, plain_reports, seal
 
 _DIGIT = 4

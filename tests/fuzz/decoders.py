@@ -22,11 +22,16 @@ from privateer_core.codec import decode, encode
 from privateer_core.errors import NotFound
 from privateer_core.wire.attestation import attest, verify_attestation
 from privateer_core.wire.batch import BATCH, UPLOAD, decode_batch, sign_claim, verify_claim
-from privateer_core.wire.envelope import decode_envelope, encode_envelope
 from privateer_core.wire.identity import Identity, parse_public_keys, verify_signature
 from privateer_core.wire.keys import TrustedKeys, load_or_create_key, read_signing_key, signing_key_id
 from privateer_core.wire.problem import problem_body, read_slug
-from privateer_core.wire.publication import decode_publication, digest, encode_publication
+from privateer_core.wire.publication import (
+    decode_envelope,
+    decode_publication,
+    digest,
+    encode_envelope,
+    encode_publication,
+)
 from privateer_core.wire.token import (
     REQUEST_SIZE,
     TYPE,

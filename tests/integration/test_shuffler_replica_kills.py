@@ -18,8 +18,8 @@ import httpx
 import pytest
 
 from privateer_core.wire.batch import decode_batch
-from privateer_core.wire.envelope import Header, split_bytes
 from privateer_core.wire.problem import read_slug
+from privateer_core.wire.publication import Header, split_bytes
 from privateer_lab.services.processes import Processes, free_port
 from tests.support.nights import KILLS
 from tests.support.postgres import Cluster

@@ -15,9 +15,8 @@ from privateer_core.clock import SystemClock
 from privateer_core.errors import SpecError, Unavailable
 from privateer_core.serving.store.leases import Leases
 from privateer_core.wire.batch import decode_batch
-from privateer_core.wire.envelope import split_bytes
 from privateer_core.wire.keys import load_or_create_key
-from privateer_core.wire.publication import decode_publication
+from privateer_core.wire.publication import decode_publication, split_bytes
 from privateer_core.wire.token import authorization
 from privateer_shuffler.app import create_app
 from privateer_shuffler.pool import shared_round

@@ -6,7 +6,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from cryptography.hazmat.primitives.hpke import AEAD, KDF, KEM, Suite
 
-from privateer_core.wire.envelope import Header, hpke_info
+from privateer_core.wire.publication import Header, hpke_info
 from privateer_server.intake.decryption import Decryptor
 from tests.interop.programs import ask_strangers
 

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from privateer_core.policies.decisions import Points
+from privateer_core.policies.policy import Points
 from privateer_lab.baselines.run import Uniform, Visitors, play_together
 from privateer_lab.environments import environment_for
 from privateer_papers.growth import fit_slope

@@ -21,12 +21,11 @@ from privateer_core.mechanisms.signed_symbol import SignedSymbol
 from privateer_core.mechanisms.vectors import vector_bits
 from privateer_core.primitives.clipping import Ball
 from privateer_core.primitives.contributions import KeyedValues
-from privateer_core.sampling.entropy import SecureNoise
 from privateer_core.sampling.laplace import DiscreteLaplace
 from privateer_core.sampling.normal import RoundedNormal
-from privateer_core.sampling.response import RandomizedResponse, SubsetResponse
+from privateer_core.sampling.randomness import RandomizedResponse, SecureNoise, SubsetResponse
 from privateer_core.serving.http import report_endpoint
-from privateer_core.wire.envelope import Envelope, encode_envelope
+from privateer_core.wire.publication import Envelope, encode_envelope
 from privateer_lab.audit.case import CHANNELS
 from privateer_lab.simulation.scores import SeededNoise
 from privateer_papers.paper_1.laplace_cells import LaplaceCells

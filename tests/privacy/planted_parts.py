@@ -20,7 +20,7 @@ from privateer_core.mechanisms.vectors.vector_noise import CentralVectors, Gauss
 from privateer_core.mechanisms.vectors.vector_symbol import VectorSymbol
 from privateer_core.sampling.laplace import DiscreteLaplace
 from privateer_core.sampling.normal import RoundedNormal
-from privateer_core.sampling.response import RandomizedResponse, SubsetResponse
+from privateer_core.sampling.randomness import RandomizedResponse, SubsetResponse
 from privateer_lab.audit.mechanisms.hits import PRODUCT_SUMS
 from privateer_papers.paper_1.laplace_cells import LaplaceCells
 from privateer_shuffler.shuffle import ShuffledPlaces

@@ -11,7 +11,7 @@ from privateer_core.algorithms import parse_spec
 from privateer_core.answer import Answer
 from privateer_core.mechanisms.cell_pairs import CellTriples
 from privateer_core.mechanisms.mechanism import UNIT
-from privateer_core.spec.adjustment import append_numbers
+from privateer_core.spec.reward import append_numbers
 from privateer_lab.simulation.scores import SeededNoise
 from privateer_lab.simulation.simulation import draw_coins
 from privateer_server.rounds.loop import Schedule

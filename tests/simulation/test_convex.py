@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from privateer_core.policies.decisions import Points
+from privateer_core.policies.policy import Points
 from privateer_lab.cli.input_files import load_spec
 from privateer_lab.environments import environment_for
 from privateer_lab.simulation.simulate import simulate

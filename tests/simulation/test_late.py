@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from privateer_core.errors import SpecError
-from privateer_core.policies.decisions import Arms
+from privateer_core.policies.policy import Arms
 from privateer_core.primitives.public_coins import EarlierChoices
 from privateer_lab.environments import check_population
 from privateer_lab.simulation.delayed_reports import LateSimulation

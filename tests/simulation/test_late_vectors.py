@@ -12,7 +12,7 @@ import pytest
 
 from privateer_core.algorithms.convex.spec import ConvexSpec
 from privateer_core.algorithms.linear.design_matrix import prior_moments
-from privateer_core.policies.decisions import Arms
+from privateer_core.policies.policy import Arms
 from privateer_core.primitives.bounded_vectors import VectorSums
 from privateer_core.primitives.contributions import merged
 from privateer_lab.cli.input_files import load_spec

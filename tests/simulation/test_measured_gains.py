@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from privateer_core.algorithms import parse_spec
-from privateer_core.policies.decisions import Arms
 from privateer_core.policies.gain_policy import ANY, NO_OPTION, SINGLE, GainPolicy
+from privateer_core.policies.policy import Arms
 from privateer_lab.simulation.scores import encode_contexts
 from privateer_lab.simulation.simulation import Simulation
 from privateer_server.algorithms.gain_rounds.gain_learner import GroupMeans

@@ -11,7 +11,7 @@ import privateer_lab as lab
 from privateer_core.algorithms import parse_spec
 from privateer_core.algorithms.trial import TrialSpec
 from privateer_core.answer import Answer
-from privateer_core.policies.decisions import Arms
+from privateer_core.policies.policy import Arms
 from privateer_lab.simulation.scores import SeededNoise, encode_contexts
 from privateer_lab.simulation.simulation import draw_coins
 from privateer_server.algorithms.trial.group_sequential import critical_values, information_fractions

@@ -9,11 +9,10 @@ from cryptography.hazmat.primitives.hpke import AEAD, KDF, KEM, Suite
 
 from privateer_client import AsyncClient, Client, Ledger
 from privateer_core.mechanisms.central_sums import REPORT, UNIT
-from privateer_core.policies.decisions import AGE_SIZE
+from privateer_core.policies.policy import AGE_SIZE
 from privateer_core.privacy.terms_verification import Limits
 from privateer_core.spec.spec import Spec
-from privateer_core.wire.envelope import decode_envelope, hpke_info
-from privateer_core.wire.publication import decode_publication, digest
+from privateer_core.wire.publication import decode_envelope, decode_publication, digest, hpke_info
 from tests.support.clocks import Hands
 from tests.support.notary import notarized
 from tests.support.publications import KEY, published

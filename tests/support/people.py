@@ -9,9 +9,10 @@ from numpy.typing import NDArray
 
 from privateer_core.algorithms import algorithm
 from privateer_core.codec import decode, encode
-from privateer_core.policies.decisions import Plays, Points
 from privateer_core.policies.gain_policy import check_policy, decode_policy
-from privateer_core.spec.adjustment import append_numbers, learned_names
+from privateer_core.policies.policy import Plays, Points
+from privateer_core.spec.adjustment import learned_names
+from privateer_core.spec.reward import append_numbers
 from privateer_core.spec.spec import Spec
 from privateer_server.rounds.loop import Schedule, Step
 

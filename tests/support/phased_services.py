@@ -7,7 +7,7 @@ import numpy as np
 from privateer_client.participation import Participation
 from privateer_core.privacy.terms_verification import Limits
 from privateer_core.spec.spec import Spec
-from privateer_core.wire.envelope import Envelope, encode_envelope
+from privateer_core.wire.publication import Envelope, encode_envelope
 from tests.support.phased import phased_spec
 from tests.support.publications import KEY
 

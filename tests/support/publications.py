@@ -7,7 +7,7 @@ import msgspec
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 from privateer_core.codec import encode
-from privateer_core.policies.decisions import message_size
+from privateer_core.policies.policy import message_size
 from privateer_core.spec.spec import Spec
 from privateer_core.wire.publication import Drain, Publication, Round, encode_publication
 from privateer_server.rounds.loop import Schedule

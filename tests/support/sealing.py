@@ -10,10 +10,19 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PublicKey
 from cryptography.hazmat.primitives.hpke import AEAD, KDF, KEM, Suite
 
 from privateer_core.algorithms import algorithm, parse_spec
-from privateer_core.policies.decisions import Arms, Points, prefix_ages
 from privateer_core.policies.gain_policy import decode_policy
-from privateer_core.wire.envelope import Envelope, Header, encode_envelope, hpke_info, report_header, split_bytes
-from privateer_core.wire.publication import Publication, decode_publication, digest
+from privateer_core.policies.policy import Arms, Points, prefix_ages
+from privateer_core.wire.publication import (
+    Envelope,
+    Header,
+    Publication,
+    decode_publication,
+    digest,
+    encode_envelope,
+    hpke_info,
+    report_header,
+    split_bytes,
+)
 from privateer_lab.simulation.scores import SeededNoise
 
 _SUITE = Suite(KEM.X25519, KDF.HKDF_SHA256, AEAD.AES_128_GCM)

@@ -11,7 +11,7 @@ from privateer_client.participation import Participation
 from privateer_core.arrays import Array, Coins, Ints
 from privateer_core.codec import encode
 from privateer_core.errors import InputError
-from privateer_core.policies.decisions import Arms, Decisions, Plays, Points
+from privateer_core.policies.policy import Arms, Decisions, Plays, Points
 from privateer_core.privacy.terms import Terms
 from privateer_core.spec.experiment import window_grain
 from privateer_core.spec.spec import Spec

@@ -14,8 +14,8 @@ from privateer_core.answer import Answer
 from privateer_core.answer.estimates import MIN_BEARING_REWARDS, Effect, Reason, format_bounds
 from privateer_core.answer.parts import AnswerPart, Figures
 from privateer_core.errors import SpecError, printable
-from privateer_core.policies.decisions import Arms
-from privateer_core.sampling.entropy import SecureNoise
+from privateer_core.policies.policy import Arms
+from privateer_core.sampling.randomness import SecureNoise
 from privateer_core.spec.arms import ArmsSpec
 from privateer_lab.analysis.columns import encode_segments
 from privateer_lab.notebook.results import ExperimentResult, build_result

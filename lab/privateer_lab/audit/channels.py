@@ -24,13 +24,20 @@ from privateer_client.participation import Participation, Sealer
 from privateer_client.session import Session
 from privateer_client.states import ReportStatus
 from privateer_core.errors import InvalidValueWarning, OutOfRange, PrivateerError
-from privateer_core.policies.decisions import Arms
+from privateer_core.policies.policy import Arms
 from privateer_core.privacy.trust import TRUST
-from privateer_core.sampling.entropy import SecureNoise
+from privateer_core.sampling.randomness import SecureNoise
 from privateer_core.spec.spec import Spec
-from privateer_core.wire.envelope import MEDIA_TYPE, Envelope, Header, encode_envelope, report_header
 from privateer_core.wire.problem import problem_body
-from privateer_core.wire.publication import decode_publication, digest
+from privateer_core.wire.publication import (
+    MEDIA_TYPE,
+    Envelope,
+    Header,
+    decode_publication,
+    digest,
+    encode_envelope,
+    report_header,
+)
 from privateer_lab.audit.first_rounds import LIMITS, MemoryServer
 from privateer_lab.audit.law import Scores
 from privateer_lab.audit.sealed_reports import SINGLE_REPORT_MODEL, audit_spec, open_audit_round

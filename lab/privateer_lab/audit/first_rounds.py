@@ -11,12 +11,12 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from numpy.typing import NDArray
 
 from privateer_client.participation import Participation
-from privateer_core.policies.decisions import AGE_SIZE
+from privateer_core.policies.policy import AGE_SIZE
 from privateer_core.privacy.terms_verification import Limits
 from privateer_core.spec.spec import Spec
-from privateer_core.wire.envelope import hpke_info, split_bytes
 from privateer_core.wire.identity import SIGNED_HEADER, Identity
 from privateer_core.wire.merkle import MerkleTree
+from privateer_core.wire.publication import hpke_info, split_bytes
 from privateer_core.wire.transparency_log import Entry, Head, make_proof
 from privateer_server.intake.decryption import REPORT_ID_SIZE, Decryptor
 from privateer_server.rounds.open_round import OpenRound, open_first_round

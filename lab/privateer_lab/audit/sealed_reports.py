@@ -8,12 +8,12 @@ from pathlib import Path
 import numpy as np
 
 from privateer_core.algorithms import ALGORITHMS, algorithm, parse_spec
-from privateer_core.policies.decisions import Arms
+from privateer_core.policies.policy import Arms
 from privateer_core.primitives.questions import KeyedMeans
 from privateer_core.privacy.trust import TRUST
 from privateer_core.spec.arms import ArmsSpec
 from privateer_core.spec.spec import Spec
-from privateer_core.wire.envelope import decode_envelope, split_sealed
+from privateer_core.wire.publication import decode_envelope, split_sealed
 from privateer_lab.audit.case import Case
 from privateer_lab.audit.first_rounds import FirstRound
 from privateer_lab.audit.law import Scores

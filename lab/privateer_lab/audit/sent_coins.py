@@ -15,7 +15,7 @@ from privateer_core.errors import InvalidValueWarning
 from privateer_core.primitives.public_coins import coin_classes
 from privateer_core.privacy.trust import TIGHT
 from privateer_core.spec.spec import Spec
-from privateer_core.wire.envelope import decode_envelope
+from privateer_core.wire.publication import decode_envelope
 from privateer_lab.audit.case import Integers, MechanismPart
 from privateer_lab.audit.first_rounds import LIMITS, FirstRound, MemoryServer
 from privateer_lab.audit.law import Scores, counts_p_value

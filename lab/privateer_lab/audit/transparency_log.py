@@ -8,10 +8,9 @@ import httpx
 import msgspec
 
 from privateer_core.errors import Malformed, ProofInvalid, Unavailable, Untrusted
-from privateer_core.wire.envelope import MEDIA_TYPE
 from privateer_core.wire.identity import SIGNED_HEADER, key_changed_error, parse_public_keys, verify_signature
 from privateer_core.wire.merkle import Peaks, is_consistent
-from privateer_core.wire.publication import decode_publication, digest
+from privateer_core.wire.publication import MEDIA_TYPE, decode_publication, digest
 from privateer_core.wire.transparency_log import Entry, Head, check_order, fork_error
 
 _MAX_BODY_BYTES: Final = 64 << 20

@@ -28,7 +28,7 @@ from privateer_core.primitives.bounded_vectors import BoundedVectors, SecondMome
 from privateer_core.primitives.contributions import CellHits, KeyedValues
 from privateer_core.primitives.public_coins import hash_to_bucket, hash_to_sign
 from privateer_core.privacy.trust import TRUST, Trust
-from privateer_core.sampling.entropy import SecureNoise
+from privateer_core.sampling.randomness import SecureNoise
 from privateer_lab.audit.case import Case, Sampler
 from privateer_lab.audit.law import Scores
 

@@ -13,15 +13,15 @@ from privateer_core.accounting.events import Event, Gaussian, Parallel
 from privateer_core.algorithms import ALGORITHMS, algorithm
 from privateer_core.answer.policy_view import PolicyView
 from privateer_core.mechanisms import GroupedBit
-from privateer_core.policies.decisions import Arms, Plays, Points
 from privateer_core.policies.gain_policy import N_KEYS, GainPolicy
-from privateer_core.policies.policy import ArmsPolicy, Policy
+from privateer_core.policies.policy import Arms, ArmsPolicy, Plays, Points, Policy
 from privateer_core.primitives.contributions import KeyedValues
 from privateer_core.primitives.questions import KeyedHits
 from privateer_core.privacy.terms import Terms, calibrate
 from privateer_core.privacy.trust import TIGHT
-from privateer_core.spec.adjustment import append_numbers, learned_names
+from privateer_core.spec.adjustment import learned_names
 from privateer_core.spec.privacy import Privacy
+from privateer_core.spec.reward import append_numbers
 from privateer_core.spec.spec import Spec
 from privateer_lab.audit.case import Case, Sampler
 from privateer_lab.audit.law import Scores

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privateer_core.errors import SpecError
-from privateer_core.policies.decisions import Arms
+from privateer_core.policies.policy import Arms
 from privateer_core.spec.arms import ArmsSpec
 from privateer_core.spec.spec import Spec
 from privateer_lab.baselines.libraries import BoostedTrees, MabWiser, PrivateBoosting, VowpalWabbit, import_library

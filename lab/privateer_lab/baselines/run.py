@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from privateer_core.errors import SpecError
 from privateer_core.plugins import Plugins
-from privateer_core.policies.decisions import Arms
+from privateer_core.policies.policy import Arms
 from privateer_core.spec.arms import ArmsSpec
 from privateer_core.spec.context import COLUMNS_MAX
 from privateer_core.spec.spec import Spec

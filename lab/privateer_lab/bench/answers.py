@@ -16,8 +16,8 @@ import httpx
 
 from privateer_core.errors import SpecError, Unavailable
 from privateer_core.wire.batch import UPLOAD
-from privateer_core.wire.envelope import MEDIA_TYPE
 from privateer_core.wire.keys import load_or_create_key, publish_key
+from privateer_core.wire.publication import MEDIA_TYPE
 from privateer_lab.bench.path import (
     N_EXPERIMENTS,
     bench_spec,

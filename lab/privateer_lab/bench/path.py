@@ -24,8 +24,8 @@ from privateer_core.errors import Unavailable
 from privateer_core.privacy.trust import TRUST
 from privateer_core.spec.spec import Spec
 from privateer_core.wire.batch import UPLOAD
-from privateer_core.wire.envelope import MEDIA_TYPE, Envelope, encode_envelope
 from privateer_core.wire.keys import load_or_create_key
+from privateer_core.wire.publication import MEDIA_TYPE, Envelope, encode_envelope
 from privateer_lab.load.driver import LIMITS
 from privateer_lab.services.demo import demo_spec
 from privateer_lab.services.processes import Services, free_port, run_services

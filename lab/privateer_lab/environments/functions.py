@@ -11,8 +11,7 @@ from scipy.special import expit
 from typing_extensions import override
 
 from privateer_core.errors import SpecError
-from privateer_core.policies.decisions import Arms
-from privateer_core.policies.policy import Policy
+from privateer_core.policies.policy import Arms, Policy
 from privateer_core.spec.arms import ArmsSpec
 from privateer_core.spec.features import Feature
 from privateer_lab.environments.environment import Array, EnvironmentSection, PlayedRewards

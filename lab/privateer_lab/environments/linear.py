@@ -7,8 +7,7 @@ from pydantic import Field, field_validator
 from scipy.special import expit, ndtr
 
 from privateer_core.errors import SpecError
-from privateer_core.policies.decisions import Arms, Plays, Points
-from privateer_core.policies.policy import Policy
+from privateer_core.policies.policy import Arms, Plays, Points, Policy
 from privateer_core.spec.arms import ArmsSpec
 from privateer_core.spec.features import Numeric
 from privateer_lab.environments.environment import Array, Delay, Environment, EnvironmentSection, PlayedRewards

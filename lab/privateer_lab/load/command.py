@@ -11,8 +11,8 @@ from urllib.parse import quote
 from privateer_core.algorithms import parse_spec
 from privateer_core.errors import PrivateerError, SpecError, exit_code, printable
 from privateer_core.spec.spec import Spec
-from privateer_core.wire.envelope import REPORTS_PER_BODY_MAX
 from privateer_core.wire.keys import load_or_create_key, publish_key
+from privateer_core.wire.publication import REPORTS_PER_BODY_MAX
 from privateer_lab.environments import default_environment, read_population
 from privateer_lab.load.driver import Interruption, LoadResult, run_load
 from privateer_lab.load.endpoints import retry_while_busy

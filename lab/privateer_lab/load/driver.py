@@ -17,7 +17,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from privateer_client.participation import Participation
 from privateer_core.answer.people import People
 from privateer_core.errors import Conflict, InputError, Unavailable
-from privateer_core.policies.decisions import Arms, Decisions, Plays
+from privateer_core.policies.policy import Arms, Decisions, Plays
 from privateer_core.privacy.terms_verification import Limits
 from privateer_core.wire.keys import read_signing_key
 from privateer_lab.environments import Environment, default_environment, environment_for

@@ -18,9 +18,8 @@ from privateer_client.states import ReportStatus
 from privateer_core.errors import Deleted, Malformed, NotFound, SenderRefused, TermsRefused, Unavailable, printable
 from privateer_core.wire.attestation import HEADER, attest
 from privateer_core.wire.batch import CLOCK_REMEDY, UPLOAD, is_clock_problem
-from privateer_core.wire.envelope import MEDIA_TYPE, Envelope, Header, encode_envelope
 from privateer_core.wire.problem import read_slug
-from privateer_core.wire.publication import ASKS_HEADER, ASKS_NOBODY
+from privateer_core.wire.publication import ASKS_HEADER, ASKS_NOBODY, MEDIA_TYPE, Envelope, Header, encode_envelope
 from privateer_core.wire.token import REQUEST_TYPE, Challenge, PendingToken, authorization, origin_name
 from privateer_core.wire.token_keys import Directory, TokenKey
 from privateer_lab.load.endpoints import (

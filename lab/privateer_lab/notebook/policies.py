@@ -16,14 +16,13 @@ from numpy.typing import NDArray
 from privateer_core.algorithms import parse_spec
 from privateer_core.answer.policy_view import BinShares, GroupShares
 from privateer_core.errors import PrivateerError, SpecError
-from privateer_core.policies.decisions import Plays, Points
 from privateer_core.policies.gain_policy import check_policy
+from privateer_core.policies.policy import Plays, Points
 from privateer_core.spec.categories import Boolean, Categorical, Hashed, Ordinal
 from privateer_core.spec.context import encode_features
 from privateer_core.spec.features import Feature, Numeric, Ranked
 from privateer_core.spec.spec import Spec
-from privateer_core.wire.envelope import MEDIA_TYPE
-from privateer_core.wire.publication import decode_publication
+from privateer_core.wire.publication import MEDIA_TYPE, decode_publication
 from privateer_lab.cli.input_files import read_document
 from privateer_lab.environments.files import read_contexts
 from privateer_lab.notebook.tabular import ResultTable, Tabular, build_table

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from scipy.special import chdtrc
 
 from privateer_core.errors import InputError, SpecError
-from privateer_core.policies.decisions import Arms
+from privateer_core.policies.policy import Arms
 from privateer_core.spec.arms import ArmsSpec
 from privateer_core.spec.spec import Spec
 from privateer_lab.environments import Environment, PlayedRewards

@@ -9,9 +9,8 @@ from numpy.typing import NDArray
 from typing_extensions import override
 
 from privateer_core.errors import RoundClosed
-from privateer_core.policies.decisions import Arms, Points
 from privateer_core.policies.gain_policy import GainPolicy
-from privateer_core.policies.policy import Policy
+from privateer_core.policies.policy import Arms, Points, Policy
 from privateer_core.primitives.contributions import merged
 from privateer_core.privacy.trust import TRUST
 from privateer_core.spec.arms import ArmsSpec

@@ -10,9 +10,10 @@ from numpy.typing import NDArray
 
 from privateer_core.answer import Answer
 from privateer_core.policies.policy import Comparing
-from privateer_core.spec.adjustment import append_numbers, expected_excess, select_learned_numbers
+from privateer_core.spec.adjustment import expected_excess, select_learned_numbers
 from privateer_core.spec.context import encode_features
 from privateer_core.spec.experiment import Source
+from privateer_core.spec.reward import append_numbers
 from privateer_core.spec.spec import Spec
 from privateer_lab.environments import Environment, PlayedRewards
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from privateer_core.answer.people import HeldReports, People
 from privateer_core.errors import SpecError
-from privateer_core.policies.decisions import Arms, Decisions, Plays, message_size
+from privateer_core.policies.policy import Arms, Decisions, Plays, message_size
 from privateer_core.primitives.bounded_vectors import BoundedVectors
 from privateer_core.primitives.contributions import merged
 from privateer_core.privacy.terms import Terms

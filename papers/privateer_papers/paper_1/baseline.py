@@ -6,7 +6,7 @@ from typing import Any, ClassVar, Final
 import numpy as np
 
 from privateer_core.arrays import Array, Bools, Ints
-from privateer_core.policies.decisions import Arms
+from privateer_core.policies.policy import Arms
 from privateer_core.primitives.contributions import merged
 from privateer_core.spec.arms import ArmsSpec
 from privateer_lab.baselines.run import Baseline, Visitors

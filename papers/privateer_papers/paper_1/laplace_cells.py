@@ -12,13 +12,12 @@ from numpy.typing import NDArray
 from privateer_core.accounting.events import Event, Pure
 from privateer_core.arrays import Array, Ints
 from privateer_core.errors import SpecError
-from privateer_core.mechanisms.mechanism import Mechanism, check_valid, view_rows
-from privateer_core.primitives.clipping import VectorTotal
+from privateer_core.mechanisms.mechanism import Mechanism, VectorTotal, check_valid, view_rows
 from privateer_core.primitives.contributions import KeyedValues
 from privateer_core.primitives.public_coins import Layout
 from privateer_core.primitives.questions import KeyedMeans
-from privateer_core.sampling.entropy import NoiseSource
 from privateer_core.sampling.laplace import DiscreteLaplace
+from privateer_core.sampling.randomness import NoiseSource
 
 GRID_POINTS_PER_UNIT: Final = 256
 """Grid points per unit of value; noise and values are integers on this grid."""

@@ -13,7 +13,7 @@ from privateer_core.answer.parts import BinMeans
 from privateer_core.arrays import Array, Bools, Coins, Ints
 from privateer_core.errors import SpecError
 from privateer_core.mechanisms import AnyMechanism, KeyedMechanism
-from privateer_core.policies.decisions import Arms
+from privateer_core.policies.policy import Arms
 from privateer_core.primitives.contributions import KeyedValues
 from privateer_core.primitives.public_coins import UNIT, Layout
 from privateer_core.privacy.terms import Terms

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privateer_core.primitives.contributions import KeyedValues
-from privateer_core.sampling.entropy import SecureNoise
+from privateer_core.sampling.randomness import SecureNoise
 from privateer_lab.audit.case import Case, Integers, MechanismPart, Noise, build_part
 from privateer_lab.audit.law import LaplaceLaw, Law, Scores
 from privateer_lab.audit.mechanisms.keyed import (

@@ -14,7 +14,7 @@ from privateer_core.algorithms.bandit import BanditPolicy, BanditSection, Bandit
 from privateer_core.arrays import Array, Coins
 from privateer_core.errors import SpecError
 from privateer_core.mechanisms import VectorMechanism
-from privateer_core.policies.decisions import Arms
+from privateer_core.policies.policy import Arms
 from privateer_core.primitives.bounded_vectors import BoundedVectors, VectorSums
 from privateer_core.primitives.clipping import Ball
 from privateer_core.primitives.public_coins import Layout

@@ -16,7 +16,7 @@ from privateer_core.algorithms.convex.policy import ConvexPolicy
 from privateer_core.algorithms.convex.spec import ConvexSection, ConvexSpec
 from privateer_core.arrays import Array, Coins, Ints
 from privateer_core.errors import SpecError
-from privateer_core.policies.decisions import Arms
+from privateer_core.policies.policy import Arms
 from privateer_core.primitives.bounded_vectors import BoundedVectors, VectorSums
 from privateer_core.primitives.clipping import Ball
 from privateer_core.primitives.questions import Question, VectorSum

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from privateer_core.algorithms import parse_spec
 from privateer_core.arrays import Array
-from privateer_core.policies.decisions import Arms
+from privateer_core.policies.policy import Arms
 from privateer_core.spec.spec import Spec
 from privateer_lab.environments import environment_for
 from privateer_lab.render.pictures import COLOURS, create_panels

@@ -21,10 +21,9 @@ from privateer_core.serving.http.timing import AnswerTiming
 from privateer_core.serving.logs import log_answer
 from privateer_core.serving.token_gate import TokenGate
 from privateer_core.wire.batch import BATCH, decode_batch
-from privateer_core.wire.envelope import MEDIA_TYPE, Envelope
 from privateer_core.wire.identity import SIGNED_HEADER, Identity
 from privateer_core.wire.keys import TrustedKeys
-from privateer_core.wire.publication import ASKS_HEADER, ASKS_NOBODY, ASKS_PUBLISHED
+from privateer_core.wire.publication import ASKS_HEADER, ASKS_NOBODY, ASKS_PUBLISHED, MEDIA_TYPE, Envelope
 from privateer_server.experiments.catalog import Experiments
 from privateer_server.experiments.experiment import Experiment
 from privateer_server.intake.intake import Intake

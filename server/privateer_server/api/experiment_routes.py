@@ -18,9 +18,8 @@ from privateer_core.serving.http.openapi import ADMIN_REFUSALS, REF, describe_an
 from privateer_core.serving.http.report_endpoint import Body, json_response
 from privateer_core.spec.sections import TOML_BYTES_MAX, parse_toml
 from privateer_core.spec.spec import Spec
-from privateer_core.wire.envelope import MEDIA_TYPE
 from privateer_core.wire.identity import SIGNED_HEADER, SIGNED_PATTERN, Identity
-from privateer_core.wire.publication import ASKS_HEADER, ASKS_NOBODY, ASKS_PUBLISHED, digest
+from privateer_core.wire.publication import ASKS_HEADER, ASKS_NOBODY, ASKS_PUBLISHED, MEDIA_TYPE, digest
 from privateer_server.admin_tokens import Scope
 from privateer_server.api import models, views
 from privateer_server.api.long_polls import Polls

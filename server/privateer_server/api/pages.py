@@ -44,7 +44,7 @@ from privateer_core.serving.http.problems import MethodNotAllowed, problem_answe
 from privateer_core.serving.http.report_endpoint import json_response
 from privateer_core.serving.token_gate import TokenGate
 from privateer_core.wire.batch import SIGNATURE_HEADER, BatchAnswer, UploadAnswer
-from privateer_core.wire.envelope import MEDIA_TYPE
+from privateer_core.wire.publication import MEDIA_TYPE
 from privateer_core.wire.token_keys import Directory
 from privateer_core.wire.transparency_log import Proof
 from privateer_server.api.endpoints import is_long_poll

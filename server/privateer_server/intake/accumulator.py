@@ -10,10 +10,9 @@ from typing import Final
 from privateer_core.clock import Clock, SystemClock
 from privateer_core.codec import encode
 from privateer_core.errors import BatchRefused, DecryptionFailed, OutOfRange, ReportRefused, RoundClosed
-from privateer_core.policies.decisions import group_by_age
-from privateer_core.policies.policy import Policy
+from privateer_core.policies.policy import Policy, group_by_age
 from privateer_core.wire.batch import check_single_report
-from privateer_core.wire.envelope import Envelope, check_header, hpke_info, split_bytes, split_sealed
+from privateer_core.wire.publication import Envelope, check_header, hpke_info, split_bytes, split_sealed
 from privateer_server.intake.admission import DUPLICATE_REPORT, FindTokenReport, SpentToken
 from privateer_server.intake.decryption import REPORT_ID_SIZE, Decryptor
 from privateer_server.intake.receipts import Delivery, Receipt

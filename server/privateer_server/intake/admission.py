@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 from privateer_core.errors import BatchRefused, Conflict, DuplicateReport, PrivateerError, Unavailable
 from privateer_core.serving.logs import trace
 from privateer_core.serving.token_gate import Admission
-from privateer_core.wire.envelope import Header
+from privateer_core.wire.publication import Header
 from privateer_server.experiments.catalog import Experiments
 from privateer_server.intake.receipts import Delivery
 from privateer_server.store.journal import Journal

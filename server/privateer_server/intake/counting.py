@@ -10,8 +10,7 @@ from typing import Final, NamedTuple
 
 from privateer_core.clock import Clock
 from privateer_core.errors import NotFound, PluginError, PrivateerError, Unavailable
-from privateer_core.wire.envelope import Envelope, hpke_info, split_bytes
-from privateer_core.wire.publication import decode_publication
+from privateer_core.wire.publication import Envelope, decode_publication, hpke_info, split_bytes
 from privateer_server.data import Data
 from privateer_server.experiments.catalog import Experiments
 from privateer_server.experiments.experiment import Experiment, Snapshot

@@ -23,7 +23,7 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from privateer_core.prepared_types import prepared
 from privateer_core.serving.logs import trace
-from privateer_core.wire.envelope import split_bytes
+from privateer_core.wire.publication import split_bytes
 
 REPORT_ID_SIZE: Final = 16
 """A sealed report starts with this many random bytes, by which it is counted once."""

@@ -18,7 +18,7 @@ from privateer_core.serving.token_gate import Admission
 from privateer_core.serving.write_health import WriteHealth
 from privateer_core.spec.experiment import is_name
 from privateer_core.wire.batch import check_single_report
-from privateer_core.wire.envelope import Envelope, hpke_info
+from privateer_core.wire.publication import Envelope, hpke_info
 from privateer_server.data import Data
 from privateer_server.experiments.catalog import Experiments
 from privateer_server.experiments.experiment import Experiment

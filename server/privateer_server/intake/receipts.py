@@ -8,7 +8,7 @@ import msgspec
 from privateer_core.errors import ReportRefused
 from privateer_core.prepared_types import prepared
 from privateer_core.wire.batch import BatchAnswer
-from privateer_core.wire.envelope import Envelope
+from privateer_core.wire.publication import Envelope
 from privateer_server.store.records import ShufflerKey
 
 

@@ -14,16 +14,23 @@ from privateer_core.answer.conclusion import encode_answer
 from privateer_core.clock import Clock
 from privateer_core.codec import decode, encode
 from privateer_core.mechanisms import Mechanism
-from privateer_core.policies.decisions import message_size
 from privateer_core.policies.gain_policy import GainPolicy, decode_policy
-from privateer_core.policies.policy import Policy
+from privateer_core.policies.policy import Policy, message_size
 from privateer_core.privacy.record import PlannedTerms, describe_terms
 from privateer_core.privacy.terms import JUMP
-from privateer_core.sampling.entropy import SecureNoise
+from privateer_core.sampling.randomness import SecureNoise
 from privateer_core.spec.experiment import window_grain
 from privateer_core.spec.spec import Spec
-from privateer_core.wire.envelope import Header, report_header
-from privateer_core.wire.publication import Drain, Publication, Round, decode_publication, digest, encode_publication
+from privateer_core.wire.publication import (
+    Drain,
+    Header,
+    Publication,
+    Round,
+    decode_publication,
+    digest,
+    encode_publication,
+    report_header,
+)
 from privateer_server.intake.decryption import SEALED_SIZE, Decryptor, create_unusable_public_key
 from privateer_server.rounds.loop import PolicyMix, Schedule, Step
 from privateer_server.rounds.states import RoundEvent, RoundState

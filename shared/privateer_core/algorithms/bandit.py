@@ -13,8 +13,7 @@ from privateer_core.answer.policy_view import EVERYBODY, ArmsOfGroup, GroupShare
 from privateer_core.arrays import Array, Coins, Ints
 from privateer_core.errors import SpecError
 from privateer_core.mechanisms import GroupedBit, HitsMechanism, KeyedMechanism
-from privateer_core.policies.decisions import Arms
-from privateer_core.policies.policy import ArmsPolicy
+from privateer_core.policies.policy import Arms, ArmsPolicy
 from privateer_core.primitives.contributions import KeyedValues
 from privateer_core.primitives.public_coins import UNIT, Layout
 from privateer_core.primitives.questions import KeyedMeans, Question, SmallDomainMeans

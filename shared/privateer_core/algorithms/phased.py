@@ -17,8 +17,7 @@ from privateer_core.answer.policy_view import PlayCounts, PolicyView, PublicDraw
 from privateer_core.arrays import Array, Coins, Ints
 from privateer_core.errors import InputError, SpecError
 from privateer_core.mechanisms import VectorMechanism
-from privateer_core.policies.decisions import Plays
-from privateer_core.policies.policy import Policy
+from privateer_core.policies.policy import Plays, Policy
 from privateer_core.primitives.bounded_vectors import BoundedVectors
 from privateer_core.primitives.clipping import Ball
 from privateer_core.primitives.public_coins import Draw

@@ -20,8 +20,7 @@ from privateer_core.answer.policy_view import INTERCEPT, Coefficients, PolicyVie
 from privateer_core.arrays import Array, Bools, Coins, Ints
 from privateer_core.errors import InputError, SpecError
 from privateer_core.mechanisms import ScreenedMoments, VectorMechanism
-from privateer_core.policies.decisions import Arms
-from privateer_core.policies.policy import ArmsPolicy
+from privateer_core.policies.policy import Arms, ArmsPolicy
 from privateer_core.primitives.bounded_vectors import BoundedVectors
 from privateer_core.primitives.clipping import Ball
 from privateer_core.primitives.public_coins import coin_classes

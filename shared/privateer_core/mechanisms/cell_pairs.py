@@ -17,8 +17,8 @@ from privateer_core.mechanisms.named_symbol import PartTotal
 from privateer_core.primitives.contributions import BERNSTEIN, BITS, CellHits, KeyedValues, ValueParts
 from privateer_core.primitives.public_coins import SlotLayout
 from privateer_core.primitives.questions import KeyedHits
-from privateer_core.sampling.entropy import NoiseSource, RandomSource
 from privateer_core.sampling.laplace import DiscreteLaplace
+from privateer_core.sampling.randomness import NoiseSource, RandomSource
 
 REPORT: Final = np.dtype([("key", "<u4"), ("value", "<u2")])
 SENSITIVITY: Final = 2

@@ -11,8 +11,7 @@ from privateer_core.mechanisms.mechanism import NO_KEY, UNIT
 from privateer_core.mechanisms.named_symbol import PartTotal
 from privateer_core.primitives.contributions import CellHits, KeyedValues
 from privateer_core.primitives.questions import KeyedHits
-from privateer_core.sampling.entropy import RandomSource
-from privateer_core.sampling.response import round_stochastically
+from privateer_core.sampling.randomness import RandomSource, round_stochastically
 
 RECORD: Final = np.dtype([("key", "<u4"), ("value", "<u2"), ("number", "<u2")])
 _N_PARTS: Final = 3

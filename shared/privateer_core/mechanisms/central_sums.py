@@ -25,10 +25,9 @@ from privateer_core.mechanisms.mechanism import (
 from privateer_core.primitives.contributions import KeyedSums, KeyedValues
 from privateer_core.primitives.public_coins import Layout
 from privateer_core.primitives.questions import KeyedMeans
-from privateer_core.sampling.entropy import NoiseSource
 from privateer_core.sampling.laplace import DiscreteLaplace
 from privateer_core.sampling.normal import RoundedNormal, sampling_cost
-from privateer_core.sampling.response import round_stochastically
+from privateer_core.sampling.randomness import NoiseSource, round_stochastically
 
 REPORT: Final = np.dtype([("slot", "<u4"), ("key", "<u4"), ("value", "<u2")])
 SENSITIVITY: Final = 2.0

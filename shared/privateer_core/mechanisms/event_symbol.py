@@ -10,13 +10,11 @@ from typing_extensions import override
 from privateer_core.accounting.allotment import Allotment, allotted_local_epsilon
 from privateer_core.accounting.amplification import amplified_local_epsilon
 from privateer_core.arrays import Bools, Coins, Ints, Records
-from privateer_core.mechanisms.local_symbol import LocalSymbol, with_coins
-from privateer_core.mechanisms.mechanism import KeyedTotal
+from privateer_core.mechanisms.mechanism import KeyedTotal, LocalSymbol, with_coins
 from privateer_core.primitives.contributions import KeyedEvents, KeyedValues
 from privateer_core.primitives.public_coins import Layout, coin_classes
 from privateer_core.primitives.questions import KeyedMeans
-from privateer_core.sampling.entropy import NoiseSource
-from privateer_core.sampling.response import SYMBOLS_MAX, RandomizedResponse, draw_signs
+from privateer_core.sampling.randomness import SYMBOLS_MAX, NoiseSource, RandomizedResponse, draw_signs
 
 KEY_REPORT_CLASSES: Final = 10
 """The coins select one in ten reports to name the participant's key, which measures the shares of the keys."""

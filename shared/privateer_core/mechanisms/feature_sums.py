@@ -12,12 +12,11 @@ from privateer_core.accounting.events import Event, Gaussian
 from privateer_core.accounting.gaussian import published_standard_deviation
 from privateer_core.arrays import Ints, Records
 from privateer_core.errors import InputError, SpecError
-from privateer_core.mechanisms.mechanism import Mechanism, check_valid, view_rows
+from privateer_core.mechanisms.mechanism import Mechanism, VectorTotal, check_valid, view_rows
 from privateer_core.primitives.bounded_vectors import VectorSums
-from privateer_core.primitives.clipping import COORDINATES_MAX, VectorTotal
+from privateer_core.primitives.clipping import COORDINATES_MAX
 from privateer_core.primitives.contributions import FeatureValues
 from privateer_core.primitives.questions import FeatureMeans
-from privateer_core.sampling.entropy import NoiseSource, RandomSource
 from privateer_core.sampling.normal import (
     EPSILON_MAX,
     STANDARD_DEVIATION_MAX,
@@ -25,7 +24,7 @@ from privateer_core.sampling.normal import (
     RoundedNormal,
     sampling_cost,
 )
-from privateer_core.sampling.response import round_to_integers
+from privateer_core.sampling.randomness import NoiseSource, RandomSource, round_to_integers
 
 GRID: Final = 1 << 12
 """Steps of a value of 1 in a record."""

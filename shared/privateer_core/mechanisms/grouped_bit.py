@@ -12,12 +12,11 @@ from privateer_core.accounting.events import Event, GroupedResponse, Parallel
 from privateer_core.accounting.grouped_bits import grouped_local_epsilon
 from privateer_core.arrays import Array, Coins, Ints, Records
 from privateer_core.errors import SpecError
-from privateer_core.mechanisms.local_symbol import LocalSymbol, with_coins
-from privateer_core.primitives.contributions import GroupSums, KeyedValues, Total
+from privateer_core.mechanisms.mechanism import LocalSymbol, Total, with_coins
+from privateer_core.primitives.contributions import GroupSums, KeyedValues
 from privateer_core.primitives.public_coins import UNIT, Layout
 from privateer_core.primitives.questions import KeyedMeans
-from privateer_core.sampling.entropy import NoiseSource
-from privateer_core.sampling.response import RandomizedResponse, draw_signs
+from privateer_core.sampling.randomness import NoiseSource, RandomizedResponse, draw_signs
 
 SYMBOLS: Final = 2
 _SHARE_BITS: Final = 6

@@ -12,12 +12,11 @@ from typing_extensions import override
 from privateer_core.accounting.amplification import amplified_local_epsilon
 from privateer_core.arrays import Coins, Ints, Records
 from privateer_core.errors import SpecError
-from privateer_core.mechanisms.local_symbol import BLOCK, LocalSymbol, with_coins
-from privateer_core.primitives.contributions import CellHits, KeyedValues, Total, ValueParts
+from privateer_core.mechanisms.mechanism import BLOCK, LocalSymbol, Total, with_coins
+from privateer_core.primitives.contributions import CellHits, KeyedValues, ValueParts
 from privateer_core.primitives.public_coins import SlotLayout, hash_to_sign
 from privateer_core.primitives.questions import KeyedHits
-from privateer_core.sampling.entropy import NoiseSource
-from privateer_core.sampling.response import SYMBOLS_MAX, RandomizedResponse, round_stochastically
+from privateer_core.sampling.randomness import SYMBOLS_MAX, NoiseSource, RandomizedResponse, round_stochastically
 
 NAMED_KEYS_FACTOR: Final = 1.3
 """Keys are named if their number is at most this factor times e^epsilon. With more keys, fewer buckets are better."""

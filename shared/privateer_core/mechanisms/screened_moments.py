@@ -16,16 +16,14 @@ from privateer_core.accounting.events import Choice, Event, Gaussian, Repeated, 
 from privateer_core.accounting.gaussian import gaussian_standard_deviation
 from privateer_core.arrays import Array, Ints
 from privateer_core.errors import SpecError
-from privateer_core.mechanisms.mechanism import Mechanism, check_valid, view_rows
+from privateer_core.mechanisms.mechanism import Mechanism, Total, check_valid, view_rows
 from privateer_core.portable import round_up
 from privateer_core.primitives.bounded_vectors import BoundedVectors, SecondMomentSums
 from privateer_core.primitives.clipping import Ball
-from privateer_core.primitives.contributions import Total
 from privateer_core.primitives.questions import SecondMoments
-from privateer_core.sampling.entropy import NoiseSource, RandomSource
 from privateer_core.sampling.laplace import draw_choice, simulate_choice
 from privateer_core.sampling.normal import RoundedNormal, sampling_cost
-from privateer_core.sampling.response import round_stochastically
+from privateer_core.sampling.randomness import NoiseSource, RandomSource, round_stochastically
 
 GRID: Final = 127
 """Steps of a coordinate in [0, 1]: it is a signed byte."""

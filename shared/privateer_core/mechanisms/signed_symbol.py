@@ -9,13 +9,11 @@ from typing_extensions import override
 from privateer_core.accounting.allotment import Allotment, allotted_local_epsilon
 from privateer_core.accounting.amplification import amplified_local_epsilon
 from privateer_core.arrays import Ints, Records
-from privateer_core.mechanisms.local_symbol import BLOCK, LocalSymbol, with_coins
-from privateer_core.mechanisms.mechanism import KeyedTotal
+from privateer_core.mechanisms.mechanism import BLOCK, KeyedTotal, LocalSymbol, with_coins
 from privateer_core.primitives.contributions import KeyedSums, KeyedValues
 from privateer_core.primitives.public_coins import Layout, hash_to_bucket, hash_to_sign
 from privateer_core.primitives.questions import KeyedMeans
-from privateer_core.sampling.entropy import NoiseSource
-from privateer_core.sampling.response import RandomizedResponse, draw_signs
+from privateer_core.sampling.randomness import NoiseSource, RandomizedResponse, draw_signs
 
 _BUCKET_COUNTS: Final = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
 _COARSE_SHARES: Final = (1.0, 0.7, 0.5, 0.35, 0.25, 0.125, 0.0625, 0.03, 0.015)

@@ -15,8 +15,7 @@ from typing_extensions import override
 from privateer_core.arrays import Array, Bools, Coins, Ints
 from privateer_core.codec import decode
 from privateer_core.errors import Malformed
-from privateer_core.policies.decisions import Arms
-from privateer_core.policies.policy import ArmsPolicy, Policy
+from privateer_core.policies.policy import Arms, ArmsPolicy, Policy
 from privateer_core.prepared_types import prepared
 from privateer_core.primitives.contributions import KeyedValues
 from privateer_core.primitives.public_coins import UNIT, coin_classes

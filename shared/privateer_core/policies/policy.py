@@ -1,26 +1,197 @@
-"""The base class of policies, by which devices decide and report; they are public and immutable."""
+"""Policies, by which devices decide and report, their decisions, and the analyzers of reports on these.
+
+Policies are public and immutable. A report with the coins of a choice has the age of the decision, too: its reader
+needs the policy that interprets the coins. The age is the number of versions between that policy and the round that
+takes the report. It is public, as the time of the report is.
+"""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Protocol, Self, cast
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol, Self, TypeAlias, cast
 
+import msgspec
+import numpy as np
 from typing_extensions import override
 
 from privateer_core.arrays import Array, Coins, Ints
 from privateer_core.errors import Malformed
-from privateer_core.mechanisms import KeyedMechanism
-from privateer_core.policies.analyzers import Analyzer, ChoiceAnalyzer, DirectAnalyzer
-from privateer_core.policies.decisions import Arms, decision_age
+from privateer_core.mechanisms import KeyedMechanism, Mechanism
 from privateer_core.primitives.bounded_vectors import BoundedVectors
 from privateer_core.primitives.contributions import FeatureValues, KeyedValues
-from privateer_core.primitives.public_coins import Draw
+from privateer_core.primitives.public_coins import UNIT, Draw, EarlierChoices, Layout
 from privateer_core.primitives.questions import Question
-from privateer_core.privacy.terms import Terms
+from privateer_core.privacy.terms import JUMP, Terms
 from privateer_core.spec.reward import GuardedReward, Reward
 
 if TYPE_CHECKING:
     from privateer_core.answer.policy_view import PolicyView
+
+
+class Analyzer(Protocol):
+    """An analyzer of reports on the decisions of a policy."""
+
+    def tally(self, mechanism: Mechanism, rows: bytes) -> Any:
+        """Parse reports and return their total; `OutOfRange` if they are not reports of the round's mechanism."""
+        ...
+
+    def simulate(self, mechanism: Any, contributions: Any, rng: "np.random.Generator") -> Any:
+        """Draw a release of participants with these contributions."""
+        ...
+
+
+class DirectAnalyzer(Analyzer):
+    """Sums reports that do not depend on the deciding policy."""
+
+    @override
+    def tally(self, mechanism: Mechanism, rows: bytes) -> Any:
+        return mechanism.add(mechanism.empty(), mechanism.parse(rows))
+
+    @override
+    def simulate(self, mechanism: Any, contributions: Any, rng: "np.random.Generator") -> Any:
+        return mechanism.simulate(contributions, rng)
+
+
+@dataclass(frozen=True)
+class ChoiceAnalyzer(Analyzer):
+    """Sums reports by the groups of their coins under an earlier policy."""
+
+    choices: Layout  # the layout of the coins at the round's keys
+    leaves_out: bool = False  # whether the last group is no group of the round: of coins with unknown choices
+
+    @classmethod
+    def from_layouts(cls, layout: Layout, earlier: Layout) -> Self:
+        """Return the analyzer of a round with this layout, for coins that chose by an earlier one at the same keys.
+
+        No coins chose groups that were added since.
+        """
+        thresholds = np.full((layout.keys, layout.groups - 1), UNIT, np.uint32)
+        thresholds[:, : earlier.groups - 1] = earlier.thresholds
+        return cls(EarlierChoices(layout.seed, thresholds, earlier, np.arange(layout.keys)))
+
+    @override
+    def tally(self, mechanism: Mechanism, rows: bytes) -> Any:
+        recoded = self._with_choices(mechanism)
+        return self._drop_last_group(recoded.add(recoded.empty(), recoded.parse(rows)))
+
+    @override
+    def simulate(self, mechanism: Any, contributions: KeyedValues, rng: "np.random.Generator") -> Any:
+        """Draw a release with the choices' groups; participants with unknown choices are left out."""
+        if self.leaves_out:
+            is_unknown = (self.choices.thresholds[:, -1] == 0)[contributions.keys] & (contributions.keys >= 0)
+            groups = np.where(is_unknown, self.choices.groups - 1, contributions.groups)
+            contributions = replace(contributions, groups=groups)
+        return self._drop_last_group(self._with_choices(mechanism).simulate(contributions, rng))
+
+    def _with_choices(self, mechanism: Mechanism) -> Any:
+        return msgspec.structs.replace(mechanism, layout=self.choices)
+
+    def _drop_last_group(self, total: Any) -> Any:
+        """Return a total or a release without the last group, if that is left out."""
+        if not self.leaves_out:
+            return total
+        hits = total.hits if total.hits.ndim == 1 else total.hits[:, :-1]
+        return replace(total, sums=total.sums[:, :-1], counts=total.counts[:, :-1], hits=hits)
+
+
+AGE_SIZE: Final = 2
+"""Bytes of an age."""
+AGE_MAX: Final = 65_535
+
+
+@dataclass(frozen=True, repr=False)
+class Arms:
+    """An arm for each participant.
+
+    Attributes
+    ----------
+    arms
+        Shape (n,), int64: indices of the experiment's arms. An arm may reveal information about its participant.
+    """
+
+    arms: Ints
+
+    def __len__(self) -> int:
+        return len(self.arms)
+
+
+@dataclass(frozen=True)
+class Plays:
+    """Actions that are played for the whole population; they are public.
+
+    Attributes
+    ----------
+    actions
+        Shape (s,), int64: rows of the experiment's actions, ascending.
+    times
+        Shape (s,), int64: number of plays of each.
+    """
+
+    actions: Ints
+    times: Ints
+
+
+@dataclass(frozen=True, repr=False)
+class Points(Arms):
+    """Points for each participant, in the directions of their arms.
+
+    Attributes
+    ----------
+    points
+        Shape (n, k, d), float64: one or two points a participant.
+    """
+
+    NAMES: ClassVar[tuple[str, str]] = ("first", "second")
+    """Names of the two points of a participant."""
+
+    points: Array
+
+    @property
+    def first_points(self) -> list[float] | dict[str, list[float]]:
+        """The point of the first participant, as coordinates; two points by name."""
+        first: list[list[float]] = self.points[0].tolist()
+        return first[0] if len(first) == 1 else dict(zip(self.NAMES, first, strict=True))
+
+
+Decisions: TypeAlias = Arms | Plays
+
+
+class Reported(Protocol):
+    """An object with the format of a round's messages, such as a policy."""
+
+    terms: Terms
+
+    @property
+    def tells_age(self) -> bool:
+        """Whether a report contains the age of its decision."""
+        ...
+
+
+def message_size(policy: Reported) -> int:
+    """Return the size in bytes of a message before sealing: a report, with its age if `tells_age`."""
+    return policy.terms.mechanism.report_size + AGE_SIZE * policy.tells_age
+
+
+def decision_age(version: int, decided: int) -> int | None:
+    """Return the age, in a round of this version, of a decision of the version ``decided``; None if it is unknown.
+
+    A server that lost rounds continues after the next multiple of `JUMP`: decisions of lost rounds are unknown.
+    """
+    is_same_history = (version - 1) // JUMP == (decided - 1) // JUMP
+    return version - decided if is_same_history and 0 <= version - decided <= AGE_MAX else None
+
+
+def prefix_ages(reports: list[bytes], ages: Ints) -> list[bytes]:
+    """Return the reports of n participants, each prefixed with its age, (n,)."""
+    return [age.to_bytes(AGE_SIZE, "little") + report for age, report in zip(ages.tolist(), reports, strict=True)]
+
+
+def group_by_age(reports: Iterable[bytes]) -> dict[int, bytes]:
+    """Return the concatenated reports by the age in their prefix, which is removed."""
+    reports_by_age: dict[int, list[bytes]] = {}
+    for report in reports:
+        reports_by_age.setdefault(int.from_bytes(report[:AGE_SIZE], "little"), []).append(report[AGE_SIZE:])
+    return {age: b"".join(chunks) for age, chunks in reports_by_age.items()}
 
 
 class Policy(ABC):

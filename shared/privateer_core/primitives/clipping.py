@@ -1,7 +1,6 @@
 """Clipping of vectors to a ball and rounding to an integer grid, with the sensitivity that results."""
 
 import math
-from dataclasses import dataclass
 from typing import Final, Literal
 
 import msgspec
@@ -10,9 +9,7 @@ from numpy.typing import NDArray
 
 from privateer_core.arrays import Array, Ints
 from privateer_core.errors import InputError, SpecError
-from privateer_core.primitives.contributions import Total
-from privateer_core.sampling.entropy import NoiseSource
-from privateer_core.sampling.response import round_to_integers
+from privateer_core.sampling.randomness import NoiseSource, round_to_integers
 
 GRID: Final = 1 << 14
 """Grid points per unit of the bound: rounding adds at most sqrt(coordinates) / 16384 of it to a sensitivity."""
@@ -89,10 +86,3 @@ def _clip_norm(vectors: Array, bound: float) -> Array:
     scaled = vectors / largest
     lengths = np.maximum(np.linalg.norm(scaled, axis=1, keepdims=True), 1.0)
     return np.asarray(np.where(largest > bound / lengths, scaled * (bound / lengths), vectors))
-
-
-@dataclass(frozen=True)
-class VectorTotal(Total):
-    """Integer sums over reports, or messages, of any shape."""
-
-    sums: Ints

@@ -1,7 +1,7 @@
 """Participants' contributions before randomization, which never leave a device, and releases about a whole round."""
 
 import math
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Final, Protocol, Self, TypeAlias, TypeVar, cast
 
 import msgspec
@@ -248,17 +248,6 @@ class CellHits:
         n_people = (self.hits - self.hit_other * self.reports) / self.gain
         variances = (np.maximum(self.hits, 0.0) + 2 * self.noise) / self.gain**2
         return np.stack([n_people, self.sums / self.gain, variances])
-
-
-@dataclass(frozen=True)
-class Total:
-    """Integer sums over reports, to be added in any order; a subclass has its sums as fields."""
-
-    reports: int
-
-    def merged(self, other: Self) -> Self:
-        """Return the total of two disjoint sets of reports."""
-        return type(self)(*(getattr(self, field.name) + getattr(other, field.name) for field in fields(self)))
 
 
 class _AdditiveRelease(Protocol):

@@ -32,7 +32,7 @@ from privateer_core.primitives.questions import (
     SecondMoments,
     VectorSum,
 )
-from privateer_core.sampling.response import SYMBOLS_MAX
+from privateer_core.sampling.randomness import SYMBOLS_MAX
 
 _BUCKETS: Final = (1, 2, 4, 8, 16, 32, 64)
 """Numbers of buckets to which answers about features may be dealt."""

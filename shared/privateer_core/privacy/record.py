@@ -16,7 +16,7 @@ from privateer_core.prepared_types import prepared
 from privateer_core.primitives.public_coins import UNIT, Layout
 from privateer_core.privacy.certificate import Certificate, certify
 from privateer_core.privacy.terms import Terms
-from privateer_core.sampling.response import SYMBOLS_MAX
+from privateer_core.sampling.randomness import SYMBOLS_MAX
 from privateer_core.spec.experiment import REPORTS_MAX
 from privateer_core.spec.privacy import Privacy, default_of_idle_key
 from privateer_core.spec.spec import Spec

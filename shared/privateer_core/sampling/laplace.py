@@ -8,7 +8,7 @@ import numpy as np
 
 from privateer_core.arrays import Bools, Ints, Words
 from privateer_core.errors import SpecError
-from privateer_core.sampling.entropy import NoiseSource, sample_by_rejection
+from privateer_core.sampling.randomness import NoiseSource, sample_by_rejection
 
 _SCALE_MAX: Final = 1 << 52
 """Largest scale whose products with the counts of a draw (above 64 with probability 2^-89) stay below 2^63."""

@@ -16,7 +16,7 @@ import numpy as np
 
 from privateer_core.arrays import Array, Bools, Ints, Words
 from privateer_core.errors import SpecError
-from privateer_core.sampling.entropy import NoiseSource, sample_by_rejection
+from privateer_core.sampling.randomness import NoiseSource, sample_by_rejection
 
 STANDARD_DEVIATION_MIN: Final = 256.0
 """Smallest standard deviation, in grid units, at which the series of the rounded distribution has all digits."""

@@ -16,9 +16,8 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey,
 from privateer_core.clock import SystemClock
 from privateer_core.errors import BatchRefused, PrivateerError, SenderRefused
 from privateer_core.prepared_types import prepared
-from privateer_core.wire.envelope import Envelope
 from privateer_core.wire.keys import signing_key_id
-from privateer_core.wire.publication import Round
+from privateer_core.wire.publication import Envelope, Round
 
 CLOCK_TOLERANCE_SECONDS: Final = 300
 """Largest difference between the clocks of sender and service, and validity of a signature."""

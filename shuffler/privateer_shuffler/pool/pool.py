@@ -10,8 +10,7 @@ from typing import Final, Self, TypeVar
 from privateer_core.serving.logs import trace
 from privateer_core.serving.token_gate import Admission
 from privateer_core.serving.write_health import LastCommit
-from privateer_core.wire.envelope import Envelope, Header, encode_envelope
-from privateer_core.wire.publication import Round
+from privateer_core.wire.publication import Envelope, Header, Round, encode_envelope
 from privateer_shuffler.pool.round import StoredRound
 from privateer_shuffler.pool.uploads import PendingUpload, PoolReceipt, send_receipts
 

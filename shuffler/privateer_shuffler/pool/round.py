@@ -9,8 +9,7 @@ from typing import ClassVar, NamedTuple, TypeVar
 import msgspec
 
 from privateer_core.clock import Clock, SystemClock
-from privateer_core.wire.envelope import Header, report_header
-from privateer_core.wire.publication import Round
+from privateer_core.wire.publication import Header, Round, report_header
 from privateer_shuffler.pool.uploads import PendingUpload
 
 _Result = TypeVar("_Result")

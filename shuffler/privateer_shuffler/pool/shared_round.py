@@ -17,7 +17,7 @@ from privateer_core.errors import RoundClosed
 from privateer_core.serving.store.database import Database
 from privateer_core.serving.store.leases import Lease, Leases
 from privateer_core.serving.store.store_key import StoreKey
-from privateer_core.wire.envelope import split_bytes
+from privateer_core.wire.publication import split_bytes
 from privateer_shuffler.pool.round import Label, RoundProgress, StoredRound
 from privateer_shuffler.pool.schema import FINGERPRINTS, PIECES, ROUNDS
 from privateer_shuffler.pool.spent_tokens import SharedTokens

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from privateer_core.errors import DuplicateReport, PrivateerError, Unavailable
 from privateer_core.serving.token_gate import Admission
-from privateer_core.wire.envelope import split_bytes
+from privateer_core.wire.publication import split_bytes
 
 
 class PoolReceipt(NamedTuple):

@@ -18,7 +18,7 @@ from privateer_client import Client, Ledger, ReportStatus
 from privateer_core.algorithms import algorithm
 from privateer_core.spec.spec import Spec
 from privateer_core.wire.batch import BATCH, SIGNATURE_HEADER
-from privateer_core.wire.envelope import decode_envelope
+from privateer_core.wire.publication import decode_envelope
 from privateer_server.app import create_app
 from privateer_server.settings import ServerSettings
 from privateer_server.store.journal import Journal

@@ -20,7 +20,7 @@ import uvloop
 from privateer_core.serving.http.answer import make_answer
 from privateer_core.serving.http.listeners import IS_PUBLIC_KEY
 from privateer_core.serving.http.page_cache import PageCache, Version
-from privateer_core.wire.envelope import Header
+from privateer_core.wire.publication import Header
 from privateer_core.wire.token import Challenge, PendingToken, authorization, origin_name
 from privateer_core.wire.token_keys import Directory
 from privateer_lab.services.processes import IssuerProcess, Services, free_port, run_services

@@ -16,7 +16,7 @@ from privateer_client.participation import Participation
 from privateer_core.algorithms.trial import TrialPolicy, TrialSpec
 from privateer_core.codec import encode
 from privateer_core.errors import Malformed, SpecError, TermsRefused
-from privateer_core.mechanisms.local_symbol import REPORT
+from privateer_core.mechanisms.mechanism import REPORT
 from privateer_core.mechanisms.vectors.vector_symbol import VectorSymbol
 from privateer_core.primitives.clipping import Ball
 from privateer_core.primitives.public_coins import mix_words, words_to_normals

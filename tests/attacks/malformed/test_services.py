@@ -18,8 +18,8 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from privateer_core.serving.logs import JsonFormatter
 from privateer_core.serving.token_gate import TokenKeys
 from privateer_core.wire.batch import BATCH, SIGNATURE_HEADER
-from privateer_core.wire.envelope import Header
 from privateer_core.wire.keys import public_hex
+from privateer_core.wire.publication import Header
 from privateer_core.wire.token_keys import Directory
 from privateer_server.app import create_app
 from privateer_server.settings import ServerSettings

@@ -18,8 +18,7 @@ from privateer_core.codec import decode, encode
 from privateer_core.errors import Malformed, SpecError
 from privateer_core.serving.store.database import Schema
 from privateer_core.serving.store.postgres import PostgresDatabase
-from privateer_core.wire.envelope import hpke_info
-from privateer_core.wire.publication import decode_publication
+from privateer_core.wire.publication import decode_publication, hpke_info
 from privateer_server.app import create_app
 from privateer_server.intake.decryption import Decryptor
 from privateer_server.rounds.open_round import read_policy

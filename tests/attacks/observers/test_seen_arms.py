@@ -21,8 +21,8 @@ from privateer_core.accounting.events import Pure
 from privateer_core.algorithms.additive.coin_arms import LEVEL_QUESTION, CoinArms
 from privateer_core.algorithms.additive.policy import TERM_UNIT, AdditivePolicy
 from privateer_core.errors import Malformed, TermsRefused
-from privateer_core.policies.decisions import Arms
 from privateer_core.policies.gain_policy import COMPARED_COINS
+from privateer_core.policies.policy import Arms
 from privateer_core.primitives.public_coins import UNIT
 from privateer_core.privacy.terms_verification import Limits
 from privateer_core.spec.context import encode_features

@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
-from privateer_core.mechanisms.local_symbol import REPORT
+from privateer_core.mechanisms.mechanism import REPORT
 from privateer_core.mechanisms.vectors.vector_symbol import VectorSymbol
 from privateer_core.primitives.bounded_vectors import BoundedVectors
 from privateer_core.primitives.clipping import Ball
-from privateer_core.sampling.entropy import SecureNoise
+from privateer_core.sampling.randomness import SecureNoise
 from privateer_lab.audit.attacks.releases import billboard_cases
 from privateer_lab.audit.mechanisms.moments import moment_cases
 from privateer_lab.audit.suite import FALSE_ALARM, _run_attack

@@ -13,8 +13,7 @@ from privateer_client import ChoiceState, ReportStatus, Session
 from privateer_client.ledger.choice import StoredChoice
 from privateer_client.person_choice import PersonChoice
 from privateer_core.errors import AlreadyReported, Deleted, InputError, TermsRefused, Unavailable
-from privateer_core.wire.envelope import decode_envelope
-from privateer_core.wire.publication import ASKS_HEADER, ASKS_NOBODY
+from privateer_core.wire.publication import ASKS_HEADER, ASKS_NOBODY, decode_envelope
 from tests.support.experiments import CONTEXT, OTHER, Device, Server, waiting_spec
 from tests.support.notary import Notary
 from tests.support.publications import published

@@ -10,7 +10,7 @@ import httpx
 import pytest
 
 from privateer_core.algorithms.partition import PartitionPolicy
-from privateer_core.policies.decisions import AGE_SIZE
+from privateer_core.policies.policy import AGE_SIZE
 from privateer_core.wire import blind_rsa
 from privateer_core.wire.token import TYPE, Challenge, PendingToken, authorization
 from privateer_server.app import Server, create_app

@@ -12,8 +12,7 @@ import pytest
 
 from privateer_core.errors import BatchRefused, Conflict, PrivateerError
 from privateer_core.wire.batch import SIGNATURE_HEADER, decode_batch
-from privateer_core.wire.envelope import Header, split_bytes
-from privateer_core.wire.publication import decode_publication
+from privateer_core.wire.publication import Header, decode_publication, split_bytes
 from privateer_shuffler.app import create_app
 from privateer_shuffler.pool.round_file import RoundStore
 from privateer_shuffler.settings import ShufflerSettings

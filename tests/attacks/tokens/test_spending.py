@@ -11,7 +11,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from privateer_core.wire.envelope import Header
+from privateer_core.wire.publication import Header
 from privateer_core.wire.token import Challenge, authorization
 from privateer_shuffler.app import create_app
 from privateer_shuffler.pool.round_file import RoundStore

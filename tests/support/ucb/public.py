@@ -11,8 +11,7 @@ from privateer_core.algorithms import Algorithm
 from privateer_core.answer.policy_view import PolicyView
 from privateer_core.arrays import Array, Coins, Ints
 from privateer_core.errors import SpecError
-from privateer_core.policies.decisions import Arms
-from privateer_core.policies.policy import ArmsPolicy
+from privateer_core.policies.policy import Arms, ArmsPolicy
 from privateer_core.primitives.contributions import KeyedValues
 from privateer_core.primitives.questions import KeyedHits
 from privateer_core.privacy.terms import Terms

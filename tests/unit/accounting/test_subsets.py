@@ -14,7 +14,7 @@ from privateer_core.accounting.events import Pure, ShuffledResponse, ShuffledSub
 from privateer_core.errors import SpecError
 from privateer_core.mechanisms.vectors.vector_symbol import VectorSymbol
 from privateer_core.primitives.clipping import Ball
-from privateer_core.sampling.response import SubsetResponse
+from privateer_core.sampling.randomness import SubsetResponse
 from privateer_lab.audit.crowds import lemma_delta
 from tests.support.shuffling import exact_delta, hockey_stick, shuffled_law
 

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from privateer_core.algorithms.partition import PartitionPolicy
-from privateer_core.algorithms.partition.bins import translate_choices
+from privateer_core.algorithms.partition.policy import translate_choices
 from privateer_server.rounds.loop import Schedule
 from tests.support.specs import SHUFFLE, make_spec
 

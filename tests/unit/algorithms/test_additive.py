@@ -13,7 +13,7 @@ from privateer_core.accounting.events import ShuffledResponse
 from privateer_core.algorithms import parse_spec
 from privateer_core.algorithms.additive.policy import Residuals
 from privateer_core.errors import InputError, SpecError
-from privateer_core.policies.decisions import Arms
+from privateer_core.policies.policy import Arms
 from privateer_core.spec.context import encode_features
 from privateer_lab.simulation.scores import SeededNoise
 from privateer_server.algorithms import learner_for

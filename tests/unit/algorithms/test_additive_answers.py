@@ -14,7 +14,7 @@ from privateer_core.codec import decode, encode
 from privateer_core.errors import TermsRefused
 from privateer_core.mechanisms.cell_pairs import CellPairs, CellTriples
 from privateer_core.mechanisms.feature_sums import FeatureSums
-from privateer_core.policies.decisions import Arms
+from privateer_core.policies.policy import Arms
 from privateer_core.primitives.public_coins import UNIT
 from privateer_core.privacy.terms_verification import verify
 from privateer_lab.simulation.scores import SeededNoise

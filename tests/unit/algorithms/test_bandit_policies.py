@@ -10,7 +10,7 @@ import pytest
 from privateer_core.algorithms import parse_spec
 from privateer_core.algorithms.bandit import BanditPolicy, BanditSpec, make_arm_layout
 from privateer_core.errors import Malformed, SpecError
-from privateer_core.policies.decisions import Arms
+from privateer_core.policies.policy import Arms
 from privateer_core.primitives.public_coins import Layout
 from privateer_core.privacy.terms import calibrate
 from privateer_core.spec.spec import ARMS_MAX

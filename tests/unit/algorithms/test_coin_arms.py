@@ -8,7 +8,7 @@ import pytest
 
 from privateer_core.algorithms.additive.coin_arms import LEVEL_QUESTION, CoinArms
 from privateer_core.errors import SpecError
-from privateer_core.policies.decisions import Arms
+from privateer_core.policies.policy import Arms
 from privateer_core.primitives.public_coins import UNIT
 from privateer_server.algorithms import learner_for
 from tests.unit.algorithms.test_additive import people, spec_of

@@ -8,7 +8,7 @@ import pytest
 
 from privateer_core.algorithms.convex.spec import ConvexSpec, uniform_layout
 from privateer_core.errors import InputError, Malformed
-from privateer_core.policies.decisions import Arms
+from privateer_core.policies.policy import Arms
 from privateer_server.rounds.loop import Schedule
 
 SPECS = ConvexSpec.instances()

@@ -15,7 +15,7 @@ from privateer_core.algorithms.linear.spec import LinearSpec
 from privateer_core.errors import InputError, Malformed, SpecError
 from privateer_core.mechanisms.vectors.vector_noise import CentralVectors
 from privateer_core.mechanisms.vectors.vector_symbol import VectorSymbol
-from privateer_core.policies.decisions import Arms
+from privateer_core.policies.policy import Arms
 from privateer_core.primitives.clipping import Ball
 from privateer_core.primitives.public_coins import coin_classes
 from privateer_core.privacy.terms import Terms

@@ -8,7 +8,7 @@ import pytest
 
 from privateer_client.inputs import encode_context
 from privateer_core.errors import InputError, Malformed, SpecError
-from privateer_core.policies.decisions import Arms
+from privateer_core.policies.policy import Arms
 from privateer_core.privacy.certificate import JOINT, certify, recompute
 from privateer_lab.environments import default_environment, environment_for
 from privateer_server.algorithms.sparse.learner import EpochLearner

@@ -10,7 +10,7 @@ import pytest
 from privateer_core.algorithms.trial import TrialPolicy, TrialSpec
 from privateer_core.errors import InputError, Malformed
 from privateer_core.primitives.public_coins import SlotLayout
-from privateer_core.spec.adjustment import append_numbers
+from privateer_core.spec.reward import append_numbers
 from privateer_lab.simulation.simulation import Simulation
 from privateer_server.algorithms.trial.evidence.trial_evidence import TrialEvidence
 from privateer_server.algorithms.trial.learner import TrialLearner

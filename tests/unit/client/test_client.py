@@ -16,8 +16,8 @@ from privateer_core.errors import (
     Unavailable,
 )
 from privateer_core.mechanisms.signed_symbol import SignedSymbol
-from privateer_core.wire.envelope import decode_envelope
 from privateer_core.wire.problem import problem_body
+from privateer_core.wire.publication import decode_envelope
 from tests.support.devices import StillTime, still
 from tests.support.notary import notarized
 from tests.support.publications import OVER, published, shuffle_spec

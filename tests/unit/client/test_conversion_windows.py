@@ -10,8 +10,8 @@ import pytest
 
 from privateer_client import ReportStatus
 from privateer_core.errors import AlreadyReported, Deleted, InputError, TermsRefused, Unavailable
-from privateer_core.wire.envelope import decode_envelope
 from privateer_core.wire.problem import problem_body
+from privateer_core.wire.publication import decode_envelope
 from tests.support.devices import Drawn
 from tests.support.experiments import CONTEXT, OTHER, WEEK, Device, Server, waiting_spec
 from tests.support.notary import notarized

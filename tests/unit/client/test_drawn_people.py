@@ -10,8 +10,8 @@ import pytest
 from privateer_client import AsyncClient, Client, Ledger, ReportStatus
 from privateer_core.algorithms.phased import PhasedPolicy
 from privateer_core.errors import InputError, InvalidValueWarning, TermsRefused
-from privateer_core.policies.decisions import Arms
-from privateer_core.wire.envelope import decode_envelope
+from privateer_core.policies.policy import Arms
+from privateer_core.wire.publication import decode_envelope
 from tests.support.devices import Drawn
 from tests.support.notary import notarized
 from tests.support.phased_services import LIMITS, small_spec

@@ -10,9 +10,8 @@ from privateer_client import Ledger, ReportStatus, Session
 from privateer_client.states import ChoiceState
 from privateer_core.errors import Deleted, RoundClosed, TermsRefused, Unavailable
 from privateer_core.privacy.terms_verification import Limits
-from privateer_core.wire.envelope import decode_envelope
 from privateer_core.wire.problem import problem_body
-from privateer_core.wire.publication import ASKS_HEADER, ASKS_NOBODY, digest
+from privateer_core.wire.publication import ASKS_HEADER, ASKS_NOBODY, decode_envelope, digest
 from tests.support.clocks import Hands
 from tests.support.experiments import CONTEXT, OTHER, WEEK, Device, Server
 from tests.support.notary import notarized

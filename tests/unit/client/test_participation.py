@@ -8,8 +8,7 @@ from cryptography.hazmat.primitives.hpke import AEAD, KDF, KEM, Suite
 from privateer_client.participation import Participation
 from privateer_core.errors import Malformed, PrivateerError, TermsRefused
 from privateer_core.privacy.terms_verification import Limits
-from privateer_core.wire.envelope import hpke_info
-from privateer_core.wire.publication import Publication, decode_publication, encode_publication
+from privateer_core.wire.publication import Publication, decode_publication, encode_publication, hpke_info
 from tests.support.publications import KEY, parts, published, shuffle_spec
 from tests.support.specs import SHUFFLE, make_spec
 

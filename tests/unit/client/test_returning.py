@@ -14,7 +14,7 @@ from privateer_client.ledger.ledger import Ledger
 from privateer_client.participation import SealedReport
 from privateer_core.errors import AlreadyReported, BudgetExceeded, InputError, TermsRefused
 from privateer_core.privacy.terms_verification import Limits
-from privateer_core.wire.envelope import decode_envelope
+from privateer_core.wire.publication import decode_envelope
 from tests.support.devices import ENDPOINT, pay
 from tests.support.experiments import CONTEXT, WEEK, Device, Server
 from tests.support.publications import published

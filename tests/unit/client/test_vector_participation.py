@@ -8,7 +8,7 @@ import pytest
 from privateer_client.participation import Participation
 from privateer_core.errors import PrivateerError, TermsRefused
 from privateer_core.privacy.terms_verification import Limits
-from privateer_core.wire.envelope import hpke_info, split_bytes
+from privateer_core.wire.publication import hpke_info, split_bytes
 from privateer_server.intake.decryption import Decryptor
 from tests.support.phased import phased_spec
 from tests.support.phased_services import small_spec

@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 from privateer_core.algorithms.partition import PartitionPolicy
 from privateer_core.codec import decode, encode
 from privateer_core.errors import Malformed, SpecError
-from privateer_core.mechanisms.mechanism import KeyedTotal
-from privateer_core.primitives.clipping import VectorTotal
+from privateer_core.mechanisms.mechanism import KeyedTotal, VectorTotal
 from privateer_core.primitives.public_coins import Layout
 from privateer_papers.paper_1.ldpmab import LdpmabState
 from privateer_server.algorithms.partition.state import PartitionState

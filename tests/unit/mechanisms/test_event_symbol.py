@@ -9,7 +9,7 @@ from privateer_core.errors import OutOfRange
 from privateer_core.mechanisms import CentralSums, SignedSymbol
 from privateer_core.mechanisms.event_symbol import KEY_REPORT_CLASSES, EventSymbol
 from privateer_core.mechanisms.named_symbol import NamedSymbol
-from privateer_core.policies.analyzers import ChoiceAnalyzer
+from privateer_core.policies.policy import ChoiceAnalyzer
 from privateer_core.primitives.contributions import KeyedValues
 from privateer_core.primitives.public_coins import Layout
 from privateer_core.primitives.questions import KeyedMeans, SmallDomainMeans

@@ -11,8 +11,9 @@ from scipy import stats
 from privateer_core.accounting.gaussian import gaussian_epsilon
 from privateer_core.codec import decode, encode
 from privateer_core.errors import SpecError
+from privateer_core.mechanisms.mechanism import VectorTotal
 from privateer_core.mechanisms.vectors.running_vectors import Factorization, RunningTotal, RunningVectors
-from privateer_core.primitives.clipping import Ball, VectorTotal
+from privateer_core.primitives.clipping import Ball
 from privateer_lab.simulation.scores import SeededNoise
 
 BALL = Ball("l2", 1.0, 40)

@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 
 from privateer_core.errors import OutOfRange
-from privateer_core.mechanisms.local_symbol import REPORT
+from privateer_core.mechanisms.mechanism import REPORT
 from privateer_core.mechanisms.signed_symbol import SignedSymbol
 from privateer_core.primitives.contributions import KeyedValues
 from privateer_core.primitives.public_coins import Layout, hash_to_bucket, hash_to_sign
-from privateer_core.sampling.response import draw_signs
+from privateer_core.sampling.randomness import draw_signs
 from privateer_lab.simulation.scores import SeededNoise
 from tests.support.statistics import is_compatible
 from tests.unit.mechanisms.test_event_symbol import EDGES, people

@@ -9,11 +9,12 @@ from privateer_core.accounting.accountant import account
 from privateer_core.accounting.events import Gaussian, ShuffledBits
 from privateer_core.accounting.gaussian import gaussian_standard_deviation
 from privateer_core.errors import BatchRefused, SpecError
+from privateer_core.mechanisms.mechanism import VectorTotal
 from privateer_core.mechanisms.vectors.vector_bits import BIT, BitVectors
 from privateer_core.mechanisms.vectors.vector_noise import CentralVectors, GaussianVectors
 from privateer_core.mechanisms.vectors.vector_symbol import VectorSymbol
 from privateer_core.primitives.bounded_vectors import BoundedVectors
-from privateer_core.primitives.clipping import Ball, VectorTotal
+from privateer_core.primitives.clipping import Ball
 from privateer_core.primitives.questions import VectorSum
 from privateer_core.privacy.terms import calibrate
 from privateer_core.spec.privacy import Privacy

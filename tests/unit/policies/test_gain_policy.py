@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 from privateer_core.algorithms import parse_spec
 from privateer_core.codec import encode
 from privateer_core.errors import Malformed, SpecError
-from privateer_core.policies.decisions import Arms
 from privateer_core.policies.gain_policy import (
     ANY,
     BY_CONTEXT,
@@ -22,6 +21,7 @@ from privateer_core.policies.gain_policy import (
     check_policy,
     decode_policy,
 )
+from privateer_core.policies.policy import Arms
 from privateer_core.privacy.terms import calibrate, uninvited_terms
 from privateer_core.spec.spec import Spec
 from privateer_server.rounds.loop import Schedule

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from privateer_core.errors import SpecError
-from privateer_core.policies.decisions import AGE_MAX, decision_age, group_by_age, prefix_ages
+from privateer_core.policies.policy import AGE_MAX, decision_age, group_by_age, prefix_ages
 from privateer_core.privacy.terms import JUMP
 from privateer_server.rounds.loop import Schedule
 from tests.support.specs import SHUFFLE, make_spec

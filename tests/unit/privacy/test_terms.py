@@ -15,7 +15,7 @@ from privateer_core.primitives.public_coins import Layout
 from privateer_core.primitives.questions import KeyedMeans
 from privateer_core.privacy.terms import Terms, calibrate
 from privateer_core.privacy.trust import count_honest
-from privateer_core.sampling.response import RandomizedResponse
+from privateer_core.sampling.randomness import RandomizedResponse
 from privateer_core.spec.privacy import Privacy
 from privateer_lab.audit.crowds import lemma_delta
 from privateer_papers.paper_1.laplace_cells import LaplaceCells

@@ -8,7 +8,7 @@ import pytest
 from scipy import stats
 
 from privateer_core.errors import SpecError
-from privateer_core.sampling.response import draw_binomial
+from privateer_core.sampling.randomness import draw_binomial
 from privateer_lab.simulation.scores import SeededNoise
 from tests.support.statistics import is_compatible
 

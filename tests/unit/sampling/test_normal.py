@@ -9,7 +9,6 @@ from scipy import stats
 
 from privateer_core.accounting.gaussian import gaussian_standard_deviation
 from privateer_core.errors import SpecError
-from privateer_core.sampling.entropy import SecureNoise
 from privateer_core.sampling.normal import (
     DEVIATIONS_MAX,
     EPSILON_MAX,
@@ -18,6 +17,7 @@ from privateer_core.sampling.normal import (
     draw_bernoulli,
     sampling_cost,
 )
+from privateer_core.sampling.randomness import SecureNoise
 from privateer_lab.simulation.scores import SeededNoise
 
 

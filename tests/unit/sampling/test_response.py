@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from privateer_core.errors import SpecError
-from privateer_core.sampling.response import RandomizedResponse, SubsetResponse, scale_words_below
+from privateer_core.sampling.randomness import RandomizedResponse, SubsetResponse, scale_words_below
 from privateer_lab.simulation.scores import SeededNoise
 from tests.support.statistics import is_compatible
 

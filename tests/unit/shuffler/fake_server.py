@@ -15,11 +15,20 @@ from starlette.routing import Route
 
 from privateer_core.errors import Conflict, RoundUnknown, Unavailable
 from privateer_core.wire.batch import SIGNATURE_HEADER, BatchAnswer, decode_batch
-from privateer_core.wire.envelope import Envelope, Header, encode_envelope, report_header
 from privateer_core.wire.identity import SIGNED_HEADER
 from privateer_core.wire.problem import MEDIA_TYPE as PROBLEM
 from privateer_core.wire.problem import problem_body
-from privateer_core.wire.publication import Publication, Round, decode_publication, digest, encode_publication
+from privateer_core.wire.publication import (
+    Envelope,
+    Header,
+    Publication,
+    Round,
+    decode_publication,
+    digest,
+    encode_envelope,
+    encode_publication,
+    report_header,
+)
 from privateer_lab.services.processes import free_port
 from tests.support.notary import Notary
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import httpx
 
 from privateer_core.clock import Clock
-from privateer_core.wire.envelope import Header
 from privateer_core.wire.problem import read_slug
+from privateer_core.wire.publication import Header
 from privateer_shuffler.pool.placed_round import PlacedRound
 from privateer_shuffler.pool.pool import Pool
 from privateer_shuffler.pool.round_file import RoundStore

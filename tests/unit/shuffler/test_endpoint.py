@@ -6,8 +6,8 @@ import httpx
 import pytest
 
 from privateer_core.wire.batch import BATCH
-from privateer_core.wire.envelope import REPORTS_PER_BODY_MAX, Header
 from privateer_core.wire.keys import load_or_create_key, signing_key_id
+from privateer_core.wire.publication import REPORTS_PER_BODY_MAX, Header
 from privateer_shuffler.app import create_app
 from tests.support.asgi import serving
 from tests.unit.shuffler.fake_server import KEY, SIZE, body_of

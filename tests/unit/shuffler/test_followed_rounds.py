@@ -5,7 +5,7 @@ import httpx
 import pytest
 
 from privateer_core.errors import SpecError
-from privateer_core.wire.envelope import Header
+from privateer_core.wire.publication import Header
 from privateer_shuffler.app import create_app
 from tests.support.asgi import serving
 from tests.support.notary import notarized

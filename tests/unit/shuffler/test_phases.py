@@ -9,7 +9,7 @@ import pytest
 
 from privateer_core.errors import DuplicateReport, Unavailable
 from privateer_core.wire.batch import decode_batch
-from privateer_core.wire.envelope import split_bytes
+from privateer_core.wire.publication import split_bytes
 from privateer_shuffler.app import create_app
 from privateer_shuffler.pool.round_file import RoundStore
 from tests.support.asgi import serving

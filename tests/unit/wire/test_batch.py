@@ -15,10 +15,9 @@ from privateer_core.wire.batch import (
     sign_claim,
     verify_claim,
 )
-from privateer_core.wire.envelope import Envelope, encode_envelope, report_header
 from privateer_core.wire.keys import signing_key_id
 from privateer_core.wire.problem import problem_body
-from privateer_core.wire.publication import Round
+from privateer_core.wire.publication import Envelope, Round, encode_envelope, report_header
 
 KEY = Ed25519PrivateKey.from_private_bytes(bytes(32))
 OTHER = Ed25519PrivateKey.from_private_bytes(b"o" * 32)

@@ -6,10 +6,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from privateer_core.errors import Malformed, RoundClosed, RoundUnknown, WrongDigest, WrongEndpoint, WrongKey, WrongSize
-from privateer_core.wire.envelope import (
+from privateer_core.wire.publication import (
     REPORTS_PER_BODY_MAX,
     Envelope,
     Header,
+    Round,
     check_header,
     decode_envelope,
     encode_envelope,
@@ -17,7 +18,6 @@ from privateer_core.wire.envelope import (
     report_header,
     split_sealed,
 )
-from privateer_core.wire.publication import Round
 
 DIGEST = b"d" * 32
 ROUND = Round("spring", 3, "shuffle", 100, 96, bytes(range(32)))

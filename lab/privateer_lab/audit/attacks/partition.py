@@ -9,12 +9,12 @@ from numpy.typing import NDArray
 from privateer_core.accounting.events import Pure
 from privateer_core.algorithms.partition import DEPTH_MAX, PartitionPolicy
 from privateer_core.mechanisms import Mechanism
-from privateer_core.policies.decisions import Arms
+from privateer_core.policies.policy import Arms
 from privateer_core.primitives.contributions import KeyedValues
 from privateer_core.primitives.public_coins import UNIT, Layout
 from privateer_core.primitives.questions import KeyedMeans
 from privateer_core.privacy.terms import calibrate
-from privateer_core.sampling.entropy import SecureNoise
+from privateer_core.sampling.randomness import SecureNoise
 from privateer_core.spec.privacy import Privacy
 from privateer_lab.audit.case import Case, Sampler
 from privateer_lab.audit.law import Scores

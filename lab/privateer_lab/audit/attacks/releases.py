@@ -8,12 +8,12 @@ from privateer_core.accounting.events import Pure
 from privateer_core.algorithms.sparse import SparsePolicy, SparseSpec
 from privateer_core.mechanisms.cell_pairs import CellPairs
 from privateer_core.mechanisms.screened_moments import Moments, ScreenedMoments
-from privateer_core.policies.decisions import Arms
+from privateer_core.policies.policy import Arms
 from privateer_core.primitives.bounded_vectors import BoundedVectors
 from privateer_core.primitives.contributions import KeyedValues
 from privateer_core.primitives.questions import KeyedHits
 from privateer_core.privacy.trust import TIGHT
-from privateer_core.sampling.entropy import SecureNoise
+from privateer_core.sampling.randomness import SecureNoise
 from privateer_lab.audit.case import Case
 from privateer_lab.audit.law import Scores
 from privateer_lab.audit.views import attack_releases, model_for

@@ -16,7 +16,7 @@ from privateer_core.mechanisms.vectors.vector_noise import CentralVectors, Gauss
 from privateer_core.mechanisms.vectors.vector_symbol import VectorSymbol
 from privateer_core.primitives.bounded_vectors import BoundedVectors
 from privateer_core.primitives.clipping import GRID, Ball
-from privateer_core.sampling.entropy import SecureNoise
+from privateer_core.sampling.randomness import SecureNoise
 from privateer_lab.audit.case import Case, Integers, MechanismPart, Noise, Outcomes, build_part
 from privateer_lab.audit.law import BinomialLaw, Law, NormalLaw, UniformLaw
 from privateer_lab.audit.mechanisms.keyed import PUBLIC_COIN, response_part

@@ -8,7 +8,7 @@ from privateer_core.mechanisms.feature_sums import GRID, FeatureSums
 from privateer_core.primitives.contributions import FeatureValues
 from privateer_core.primitives.public_coins import UNIT, SlotLayout
 from privateer_core.primitives.questions import FeatureMeans
-from privateer_core.sampling.entropy import SecureNoise
+from privateer_core.sampling.randomness import SecureNoise
 from privateer_lab.audit.case import Case, Integers, MechanismPart, Noise, build_part
 from privateer_lab.audit.law import NormalLaw
 from privateer_lab.audit.views import Coins, Contributor, Target, attack_releases, mechanism_case, model_for

@@ -16,8 +16,8 @@ from privateer_core.mechanisms.named_symbol import NamedSymbol
 from privateer_core.primitives.contributions import KeyedValues
 from privateer_core.primitives.public_coins import Layout, SlotLayout
 from privateer_core.primitives.questions import KeyedHits, KeyedMeans
-from privateer_core.sampling.entropy import SecureNoise
 from privateer_core.sampling.laplace import DiscreteLaplace
+from privateer_core.sampling.randomness import SecureNoise
 from privateer_lab.audit.case import Case, Integers, MechanismPart, Noise, build_part
 from privateer_lab.audit.law import LaplaceLaw
 from privateer_lab.audit.mechanisms.keyed import (

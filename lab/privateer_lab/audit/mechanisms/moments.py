@@ -12,7 +12,7 @@ from privateer_core.mechanisms.screened_moments import GRID, Moments, ScreenedMo
 from privateer_core.primitives.bounded_vectors import BoundedVectors
 from privateer_core.primitives.clipping import Ball
 from privateer_core.primitives.questions import SecondMoments
-from privateer_core.sampling.entropy import SecureNoise
+from privateer_core.sampling.randomness import SecureNoise
 from privateer_lab.audit.case import Case, Integers, MechanismPart, Noise, Outcomes, build_part
 from privateer_lab.audit.law import Law, NormalLaw, Scores
 from privateer_lab.audit.views import Coins, Contributor, Target, attack_releases, mechanism_case, model_for

@@ -9,7 +9,7 @@ import numpy as np
 from privateer_core.mechanisms.vectors.running_vectors import RunningVectors
 from privateer_core.primitives.bounded_vectors import BoundedVectors
 from privateer_core.primitives.clipping import GRID, Ball
-from privateer_core.sampling.entropy import SecureNoise
+from privateer_core.sampling.randomness import SecureNoise
 from privateer_lab.audit.case import Case, Integers, MechanismPart, Noise, Sampler, build_part
 from privateer_lab.audit.law import NormalLaw, Scores, noise_p_value
 from privateer_lab.audit.views import attack_releases, model_for

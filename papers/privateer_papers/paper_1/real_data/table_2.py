@@ -12,7 +12,7 @@ from scipy.stats import rankdata, wilcoxon
 
 from privateer_core.arrays import Array, Ints
 from privateer_core.mechanisms.vectors.vector_symbol import VectorSymbol
-from privateer_core.policies.decisions import Arms
+from privateer_core.policies.policy import Arms
 from privateer_core.spec.arms import ArmsSpec
 from privateer_core.spec.experiment import Source
 from privateer_core.spec.spec import Spec

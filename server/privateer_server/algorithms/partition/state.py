@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from privateer_core.algorithms.partition import PartitionSpec
-from privateer_core.algorithms.partition.bins import Bins
+from privateer_core.algorithms.partition.policy import Bins
 from privateer_core.arrays import Array, Bools, Ints
 from privateer_core.policies.expected_rewards import ExpectedRewards, sum_by_group
 from privateer_server.algorithms.partition.bin_tree import BinTree

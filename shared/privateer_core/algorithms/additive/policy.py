@@ -17,8 +17,7 @@ from privateer_core.arrays import Array, Bools, Coins, Ints
 from privateer_core.mechanisms.cell_pairs import CellPairs
 from privateer_core.mechanisms.feature_sums import FeatureSums
 from privateer_core.mechanisms.named_symbol import NamedSymbol
-from privateer_core.policies.decisions import Arms
-from privateer_core.policies.policy import ArmsPolicy
+from privateer_core.policies.policy import Arms, ArmsPolicy
 from privateer_core.primitives.contributions import FeatureValues, KeyedValues
 from privateer_core.primitives.public_coins import UNIT, SlotLayout, coin_classes
 from privateer_core.privacy.terms import Terms

@@ -11,8 +11,7 @@ from privateer_core.algorithms.convex.spec import ConvexSpec, uniform_layout
 from privateer_core.answer.policy_view import Point, PolicyView
 from privateer_core.arrays import Array, Coins, Ints
 from privateer_core.mechanisms import GroupedBit
-from privateer_core.policies.decisions import Arms, Points, decision_age
-from privateer_core.policies.policy import Policy
+from privateer_core.policies.policy import Arms, Points, Policy, decision_age
 from privateer_core.primitives.contributions import KeyedValues
 from privateer_core.primitives.public_coins import Layout
 from privateer_core.privacy.terms import Terms

@@ -20,8 +20,7 @@ from privateer_core.algorithms.linear.spec import LinearSpec
 from privateer_core.answer.policy_view import Coefficients, PolicyView, name_terms
 from privateer_core.arrays import Array, Bools, Coins, Ints
 from privateer_core.mechanisms import VectorMechanism
-from privateer_core.policies.decisions import Arms
-from privateer_core.policies.policy import ArmsPolicy
+from privateer_core.policies.policy import Arms, ArmsPolicy
 from privateer_core.primitives.bounded_vectors import BoundedVectors
 from privateer_core.primitives.public_coins import coin_classes, mix_words, words_to_normals
 from privateer_core.privacy.terms import Terms

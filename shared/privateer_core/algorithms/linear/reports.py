@@ -10,9 +10,9 @@ import numpy as np
 from typing_extensions import override
 
 from privateer_core.arrays import Array, Coins, Ints
-from privateer_core.policies.analyzers import Analyzer
+from privateer_core.mechanisms.mechanism import VectorTotal
+from privateer_core.policies.policy import Analyzer
 from privateer_core.primitives.bounded_vectors import BoundedVectors, VectorSums
-from privateer_core.primitives.clipping import VectorTotal
 
 MOMENT_SCALE: Final = math.sqrt(1 / 3)
 PRODUCT_SCALE: Final = math.sqrt(2 / 3)  # scales of a joint report's two parts, which have length 1 together

@@ -3,8 +3,7 @@
 from typing import Final
 
 from privateer_core.algorithms import Algorithm
-from privateer_core.algorithms.partition.bins import DEPTH_MAX, bin_corners, sum_by_parent
-from privateer_core.algorithms.partition.policy import PartitionPolicy
+from privateer_core.algorithms.partition.policy import DEPTH_MAX, PartitionPolicy, bin_corners, sum_by_parent
 from privateer_core.algorithms.partition.spec import PartitionSection, PartitionSpec
 
 ALGORITHM: Final = Algorithm(PartitionSpec, PartitionPolicy)

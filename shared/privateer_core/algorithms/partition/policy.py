@@ -1,26 +1,216 @@
-"""The policy of the partition bandit: a partition of contexts with active arms in its bins."""
+"""The policy of the partition bandit: a dyadic partition of contexts, with active arms in its bins."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, ClassVar, Final, cast
 
 import numpy as np
+from numpy.typing import NDArray
 from typing_extensions import override
 
-from privateer_core.algorithms.partition.bins import DEPTH_MAX, AskedBins, mix_choices, translate_choices
 from privateer_core.algorithms.partition.spec import PartitionSpec
-from privateer_core.arrays import Array, Coins, Ints
+from privateer_core.arrays import Array, Bools, Coins, Ints
 from privateer_core.errors import Malformed
-from privateer_core.policies.analyzers import ChoiceAnalyzer
-from privateer_core.policies.decisions import Arms
-from privateer_core.policies.policy import ArmsPolicy
+from privateer_core.mechanisms import KeyedMechanism
+from privateer_core.mechanisms.cell_pairs import CellPairs
+from privateer_core.policies.policy import Arms, ArmsPolicy, ChoiceAnalyzer
 from privateer_core.primitives.contributions import KeyedValues
-from privateer_core.primitives.public_coins import UNIT
+from privateer_core.primitives.public_coins import UNIT, EarlierChoices, Layout
+from privateer_core.privacy.terms import Terms
 from privateer_core.spec.context import describe_bins
 
 if TYPE_CHECKING:
     from privateer_core.answer.policy_view import PolicyView
+
+
+DEPTH_MAX: Final = 40  # maximum depth of a bin: paths are integers of this many bits
+_PRIMES: Final = np.array([p for p in range(2, 174) if all(p % q for q in range(2, p))])
+_CUBE_POINTS: Final = np.modf(np.arange(1, 65)[:, None] * np.sqrt(_PRIMES))[0]
+"""64 points of a low-discrepancy sequence in the unit cube of up to 40 columns."""
+
+
+class Bins:
+    """Bins of a dyadic partition (Ma et al. 2025, Section 2.3.2).
+
+    A bin of depth s has a path of s bits: bit i is the half along dimension ``axes[i]``. Cycling through the
+    dimensions always halves a longest edge (the paper's max-edge rule, with ties to the lowest dimension).
+    """
+
+    dimension: int  # number of columns of an encoded context, d
+    axes: Ints  # shape (`DEPTH_MAX`,), int64: the column that every level halves
+    # depths, paths: shape (bins,), int64: the bins in order of their paths
+    depths: Ints
+    paths: Ints
+
+    @cached_property
+    def starts(self) -> Ints:
+        """The smallest path of `DEPTH_MAX` bits in each bin, (bins,)."""
+        return self.paths << (DEPTH_MAX - self.depths)
+
+    def locate(self, contexts: Array) -> Ints:
+        """Return the bin of each context; ``contexts`` (n, d) in [0, 1], result (n,)."""
+        deepest = int(np.max(self.depths))
+        path = np.zeros(len(contexts), dtype=np.int64)
+        n_halvings = np.bincount(self.axes[:deepest], minlength=contexts.shape[1])
+        cells = np.minimum((contexts * (1 << n_halvings)).astype(np.int64), (1 << n_halvings) - 1)
+        for axis in self.axes[:deepest]:
+            n_halvings[axis] -= 1
+            path = (path << 1) | ((cells[:, axis] >> n_halvings[axis]) & 1)
+        return np.asarray(np.searchsorted(self.starts, path << (DEPTH_MAX - deepest), side="right") - 1)
+
+    def edges(self) -> tuple[Array, Array]:
+        """Return lower and upper corners of the bins, each (bins, d)."""
+        return bin_corners(self.depths, self.paths, self.axes, self.dimension)
+
+    def enclosing_bins(self, other: "Bins", bins: Ints) -> Ints:
+        """Return the bin of another partition that contains each of ``bins``, or -1."""
+        depths = self.depths[bins]
+        enclosing = np.asarray(np.searchsorted(other.starts, self.starts[bins], side="right") - 1)
+        differing_axes = np.flatnonzero(other.axes != self.axes)
+        shared_depth = int(differing_axes[0]) if len(differing_axes) else DEPTH_MAX
+        is_enclosed = (other.depths[enclosing] <= depths) & (other.depths[enclosing] <= shared_depth)
+        return np.where(is_enclosed, enclosing, -1)
+
+    def is_partition(self) -> bool:
+        """Whether the bins are in the order of their paths, disjoint, and cover every context."""
+        if np.min(self.depths) < 0 or np.max(self.depths) > DEPTH_MAX or np.min(self.paths) < 0:
+            return False
+        if bool((self.paths >> self.depths).any()):
+            return False
+        ends = self.starts + (1 << (DEPTH_MAX - self.depths))
+        return bool(self.starts[0] == 0 and ends[-1] == 1 << DEPTH_MAX and (self.starts[1:] == ends[:-1]).all())
+
+
+def bin_corners(depths: Ints, paths: Ints, axes: Ints, dimension: int) -> tuple[Array, Array]:
+    """Return lower and upper corners of bins, (bins, d); ``axes`` as in `PartitionPolicy`, or as many as needed."""
+    lower = np.zeros((len(depths), dimension))
+    width = np.ones_like(lower)
+    for level in range(int(np.max(depths, initial=0))):
+        is_split = np.flatnonzero(depths > level)
+        j = axes[level]
+        width[is_split, j] /= 2
+        halves = (paths[is_split] >> (depths[is_split] - 1 - level)) & 1
+        lower[is_split, j] += halves * width[is_split, j]
+    return lower, lower + width
+
+
+@dataclass(frozen=True)
+class AskedBins(Bins):
+    """Bins, their active arms, and the bins that reports are about."""
+
+    mechanisms: ClassVar[Any] = KeyedMechanism | CellPairs  # types of mechanisms for its reports
+
+    version: int  # the policy's version, from 1
+    # dimension, axes, depths, paths: the partition, as in `Bins`
+    dimension: int
+    axes: Ints
+    depths: Ints
+    paths: Ints
+    active: Bools  # shape (bins, arms), bool: at least one in every bin
+    bins: Ints  # shape (undecided,), int64: bins that reports are about; participants in other bins contribute nothing
+    terms: Terms  # how reports of this version are randomized. The mechanism has the layout of a report's coins.
+    # the layout of the choice's coins, if the arm is in the key of a report; None: a report has the choice's coins
+    choice: Layout | None = None
+    cohort: str = ""  # the cohort that reports: a source's name; empty for the experiment's own participants
+    # shape (undecided,), int64, ascending from 0, if the arm is in the key: the parent of each of ``bins``, which
+    # reports are about. None: each bin is its own parent.
+    wholes: Ints | None = None
+
+    @property
+    def mechanism(self) -> KeyedMechanism | CellPairs:
+        """The mechanism that randomizes, sums and releases the round's reports."""
+        return cast(KeyedMechanism | CellPairs, self.terms.mechanism)
+
+    @property
+    def layout(self) -> Layout:
+        """The layout of the choice's coins: the keys are the entries of ``bins``, the groups are arms."""
+        return self.mechanism.layout if self.choice is None else self.choice
+
+    @property
+    def fresh_coins(self) -> bool:
+        """Whether a report has coins of its own.
+
+        If the arm is in the key, every active arm of every parent is a key (`cells`), and coins decide only its sign
+        and bucket. Otherwise a report has the coins of the choice.
+        """
+        return self.choice is not None
+
+    @cached_property
+    def parent_of_bin(self) -> Ints:
+        """The parent of each of ``bins``, shape (undecided,)."""
+        return np.arange(len(self.bins)) if self.wholes is None else self.wholes
+
+    @cached_property
+    def cells(self) -> Ints:
+        """The cells of reports: pairs of a parent and an arm active in any of its bins; shape (cells, 2), in order."""
+        return np.argwhere(self.sum_by_parent(self.active[self.bins]))
+
+    def sum_by_parent(self, numbers: NDArray[Any]) -> NDArray[Any]:
+        """Sum numbers of ``bins``, shape (undecided, ...), by parent; shape (parents, ...)."""
+        return sum_by_parent(numbers, self.wholes)
+
+    @cached_property
+    def key_of_bin(self) -> Ints:
+        """Index of each bin among ``bins``, or -1; shape (bins,)."""
+        keys = np.full(len(self.depths), -1, dtype=np.int64)
+        keys[self.bins] = np.arange(len(self.bins))
+        return keys
+
+    @property
+    def shares(self) -> Array:
+        """Probability of each arm in every bin, over coins, shape (bins, arms)."""
+        shares = self.active / self.active.sum(axis=1, keepdims=True)
+        shares[self.bins] = self.layout.shares
+        return np.asarray(shares)
+
+
+def sum_by_parent(numbers: NDArray[Any], parents: Ints | None) -> NDArray[Any]:
+    """Sum numbers of bins, shape (bins, ...), by parent, shape (parents, ...); return them without parents."""
+    if parents is None:
+        return numbers
+    sums = np.zeros((int(np.max(parents, initial=-1)) + 1, *numbers.shape[1:]), numbers.dtype)
+    np.add.at(sums, parents, numbers)
+    return sums
+
+
+def translate_choices(earlier: AskedBins, policy: AskedBins) -> EarlierChoices:
+    """Return the groups of an earlier choice's coins at the keys of a policy.
+
+    The last group is an additional one: of all coins at a key whose bin was split in the earlier partition, so that
+    the arm depends on more than the key.
+    """
+    bins = policy.enclosing_bins(earlier, policy.bins)
+    keys = np.where(bins >= 0, earlier.key_of_bin[bins], -1)
+    thresholds = np.zeros((len(bins), policy.active.shape[1]), np.uint32)
+    # In bins without reports the only active arm was given.
+    only_arms = earlier.active[bins].argmax(axis=1)
+    thresholds[:, :-1] = np.where(np.arange(thresholds.shape[1] - 1)[None, :] < only_arms[:, None], 0, UNIT)
+    is_asked = keys >= 0
+    # No earlier participant had an arm that was added since, as in the rows of bins without reports.
+    thresholds[is_asked, : earlier.active.shape[1] - 1] = earlier.layout.thresholds[keys[is_asked]]
+    thresholds[:, -1] = UNIT
+    thresholds[bins < 0] = 0
+    return EarlierChoices(policy.layout.seed, thresholds, earlier.layout, np.maximum(keys, 0))
+
+
+def mix_choices(policy: AskedBins, decisions: Sequence[tuple[AskedBins, float]]) -> Layout:
+    """Return the layout of coins with each arm's mean share over weighted policies, for the policy's ``bins``."""
+    shares = sum(weight * _earlier_shares(earlier, policy) for earlier, weight in decisions)
+    edges = np.cumsum(shares, axis=1)[:, :-1] / np.sum(shares, axis=1, keepdims=True)
+    return Layout(policy.layout.seed, np.minimum(np.rint(edges * UNIT), UNIT).astype(np.uint32))
+
+
+def _earlier_shares(earlier: AskedBins, policy: AskedBins) -> Array:
+    """Return the share of each arm under an earlier policy, in each of the policy's ``bins``."""
+    bins = policy.enclosing_bins(earlier, policy.bins)
+    lower, upper = (corner[policy.bins] for corner in policy.edges())
+    shares = earlier.shares[bins]
+    for index in np.flatnonzero(bins < 0).tolist():
+        points_bins = earlier.locate(lower[index] + (upper - lower)[index] * _CUBE_POINTS[:, : policy.dimension])
+        shares[index] = earlier.shares[points_bins].mean(axis=0)
+    n_added_arms = policy.active.shape[1] - earlier.active.shape[1]
+    return np.pad(shares, ((0, 0), (0, n_added_arms)))
 
 
 @dataclass(frozen=True)

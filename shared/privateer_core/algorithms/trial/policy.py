@@ -16,9 +16,7 @@ from privateer_core.arrays import Array, Bools, Coins, Ints
 from privateer_core.errors import InputError, Malformed
 from privateer_core.mechanisms import HitsMechanism
 from privateer_core.mechanisms.cell_products import CellProducts
-from privateer_core.policies.analyzers import ChoiceAnalyzer
-from privateer_core.policies.decisions import Arms
-from privateer_core.policies.policy import ArmsPolicy
+from privateer_core.policies.policy import Arms, ArmsPolicy, ChoiceAnalyzer
 from privateer_core.primitives.contributions import KeyedValues
 from privateer_core.primitives.public_coins import UNIT, SlotLayout
 from privateer_core.privacy.terms import Terms

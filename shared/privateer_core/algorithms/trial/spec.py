@@ -19,7 +19,7 @@ from privateer_core.errors import SpecError
 from privateer_core.mechanisms.cell_pairs import PARTICIPANTS_MAX
 from privateer_core.primitives.public_coins import SlotLayout
 from privateer_core.primitives.questions import KeyedHits, Question
-from privateer_core.sampling.response import SYMBOLS_MAX
+from privateer_core.sampling.randomness import SYMBOLS_MAX
 from privateer_core.spec.adjustment import ADJUSTMENTS_MAX, learned_names, remaining_deviation_factor
 from privateer_core.spec.arms import ARMS_MAX_COMPARED, ArmsSpec, ArmsTable
 from privateer_core.spec.features import Scaled

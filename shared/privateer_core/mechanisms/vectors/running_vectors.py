@@ -19,13 +19,13 @@ from privateer_core.accounting.events import Event, Gaussian
 from privateer_core.accounting.gaussian import published_standard_deviation
 from privateer_core.arrays import Array, Ints
 from privateer_core.errors import SpecError
-from privateer_core.mechanisms.mechanism import Mechanism
+from privateer_core.mechanisms.mechanism import Mechanism, VectorTotal
 from privateer_core.mechanisms.vectors.vector_noise import CentralVectors
 from privateer_core.portable import is_same, norm
 from privateer_core.primitives.bounded_vectors import BoundedVectors, RunningSums
-from privateer_core.primitives.clipping import Ball, VectorTotal
-from privateer_core.sampling.entropy import NoiseSource
+from privateer_core.primitives.clipping import Ball
 from privateer_core.sampling.normal import EPSILON_MAX, sampling_cost
+from privateer_core.sampling.randomness import NoiseSource
 
 STEPS_MAX: Final = 1 << 16
 _ROUNDING_SHIFT: Final = 1 + 2.0**-10

@@ -19,11 +19,10 @@ from privateer_core.accounting.events import Event, ShuffledBits
 from privateer_core.accounting.gaussian import gaussian_standard_deviation
 from privateer_core.arrays import Array, Ints, Records
 from privateer_core.errors import BatchRefused, SpecError
-from privateer_core.mechanisms.mechanism import Mechanism, check_valid, view_rows
+from privateer_core.mechanisms.mechanism import Mechanism, VectorTotal, check_valid, view_rows
 from privateer_core.primitives.bounded_vectors import BoundedVectors, VectorSums
-from privateer_core.primitives.clipping import Ball, VectorTotal
-from privateer_core.sampling.entropy import NoiseSource
-from privateer_core.sampling.response import draw_binomial, round_to_integers
+from privateer_core.primitives.clipping import Ball
+from privateer_core.sampling.randomness import NoiseSource, draw_binomial, round_to_integers
 
 _LEVELS_MAX: Final = 1024
 _COORDINATES_MAX: Final = 1 << 16

@@ -11,7 +11,7 @@ from privateer_core.accounting.allotment import Allotment, allot, allotted_local
 from privateer_core.accounting.amplification import amplified_local_epsilon
 from privateer_core.accounting.special_functions import binomial_tails, cap_share, quadrature
 from privateer_core.errors import SpecError
-from privateer_core.sampling.response import SubsetResponse
+from privateer_core.sampling.randomness import SubsetResponse
 
 _ERROR_TOLERANCE: Final = 1.02
 """Factor of the smallest error within which fewer directions are preferred."""

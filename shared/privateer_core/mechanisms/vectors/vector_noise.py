@@ -13,12 +13,11 @@ from privateer_core.accounting.events import Event, Gaussian
 from privateer_core.accounting.gaussian import published_standard_deviation
 from privateer_core.arrays import Ints
 from privateer_core.errors import SpecError
-from privateer_core.mechanisms.mechanism import Mechanism, check_valid, view_rows
+from privateer_core.mechanisms.mechanism import Mechanism, VectorTotal, check_valid, view_rows
 from privateer_core.primitives.bounded_vectors import BoundedVectors, VectorSums
-from privateer_core.primitives.clipping import GRID, Ball, VectorTotal
-from privateer_core.sampling.entropy import NoiseSource
+from privateer_core.primitives.clipping import GRID, Ball
 from privateer_core.sampling.normal import DEVIATIONS_MAX, EPSILON_MAX, RoundedNormal, sampling_cost
-from privateer_core.sampling.response import round_to_integers
+from privateer_core.sampling.randomness import NoiseSource, round_to_integers
 
 _NOISE_MAX: Final = 1.01 * DEVIATIONS_MAX
 """Largest absolute noise, in standard deviations."""

@@ -12,7 +12,7 @@ from privateer_core.accounting.events import Event, Repeated, ShuffledSubset
 from privateer_core.accounting.special_functions import cap_height
 from privateer_core.arrays import Array, Coins, Ints, Records
 from privateer_core.errors import SpecError
-from privateer_core.mechanisms.local_symbol import LocalSymbol, with_coins
+from privateer_core.mechanisms.mechanism import LocalSymbol, VectorTotal, with_coins
 from privateer_core.mechanisms.vectors.vector_directions import (
     HONEST_MAX,
     amplified_directions,
@@ -23,10 +23,9 @@ from privateer_core.mechanisms.vectors.vector_directions import (
     unit_variance,
 )
 from privateer_core.primitives.bounded_vectors import BoundedVectors, VectorSums
-from privateer_core.primitives.clipping import Ball, VectorTotal
+from privateer_core.primitives.clipping import Ball
 from privateer_core.primitives.public_coins import coin_classes, mix_words, words_to_normals
-from privateer_core.sampling.entropy import NoiseSource
-from privateer_core.sampling.response import SubsetResponse
+from privateer_core.sampling.randomness import NoiseSource, SubsetResponse
 
 CLASSES_MAX: Final = 64
 REPEATS_MAX: Final = 16

@@ -14,7 +14,7 @@ from privateer_core.serving.http.problems import HostRefused, Internal
 from privateer_core.serving.logs import BUILD, Build
 from privateer_core.wire import problem
 from privateer_core.wire.batch import SIGNATURE_PATTERN, UPLOAD
-from privateer_core.wire.envelope import MEDIA_TYPE
+from privateer_core.wire.publication import MEDIA_TYPE
 
 REF: Final = "#/components/schemas/{name}"
 _Refusals = tuple[type[PrivateerError], ...]

@@ -22,8 +22,8 @@ from privateer_core.serving.http.problems import MethodNotAllowed, answer_defect
 from privateer_core.serving.http.timing import AnswerTiming, method_label
 from privateer_core.serving.token_gate import Admission, TokenGate
 from privateer_core.wire.batch import UPLOAD, Announcement, UploadAnswer
-from privateer_core.wire.envelope import REPORTS_PER_BODY_MAX, Envelope, decode_envelope
 from privateer_core.wire.keys import TrustedKeys
+from privateer_core.wire.publication import REPORTS_PER_BODY_MAX, Envelope, decode_envelope
 
 _SIGNATURE_HEADER: Final = UPLOAD.header.encode()
 """The name of the header in an ASGI scope: searching Starlette's headers takes as long as storing a report."""

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import privateer_lab as lab
-from privateer_core.policies.decisions import Arms
+from privateer_core.policies.policy import Arms
 from privateer_lab.cli.input_files import load_spec
 from privateer_lab.drafting.spec_draft import draft
 from privateer_lab.drafting.written_draft import Draft

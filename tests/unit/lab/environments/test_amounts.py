@@ -7,7 +7,7 @@ import pytest
 
 from privateer_core.algorithms import read_spec
 from privateer_core.errors import SpecError
-from privateer_core.policies.decisions import Arms
+from privateer_core.policies.policy import Arms
 from privateer_core.spec.reward import Reward
 from privateer_lab.environments import environment_for
 from privateer_lab.environments.effects import Amounts

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from privateer_core.algorithms import parse_spec
 from privateer_core.errors import SpecError
-from privateer_core.policies.decisions import Arms
+from privateer_core.policies.policy import Arms
 from privateer_core.spec.context import encode_features
 from privateer_lab.environments import environment_for
 from privateer_lab.tables import data_table, sources

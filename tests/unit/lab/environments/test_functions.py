@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from privateer_core.policies.decisions import Arms
+from privateer_core.policies.policy import Arms
 from privateer_lab.environments.functions import SHAPES, PeaksSection, QuadrantsSection, SmoothSection
 from privateer_lab.environments.synthetic import Synthetic
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from privateer_core.errors import SpecError
-from privateer_core.policies.decisions import Arms
+from privateer_core.policies.policy import Arms
 from privateer_core.spec.context import encode_features
 from privateer_lab.environments import environment_for
 from tests.support.specs import make_spec

@@ -7,7 +7,7 @@ import pytest
 
 from privateer_core.algorithms import parse_spec, read_spec
 from privateer_core.errors import SpecError
-from privateer_core.policies.decisions import Arms
+from privateer_core.policies.policy import Arms
 from privateer_lab.environments import environment_for
 from privateer_lab.simulation.scores import encode_contexts, scale_rewards
 from privateer_lab.simulation.simulate import simulate_without_path

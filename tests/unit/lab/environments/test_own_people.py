@@ -8,7 +8,7 @@ import pytest
 
 import privateer_lab as lab
 from privateer_core.errors import SpecError
-from privateer_core.policies.decisions import Arms
+from privateer_core.policies.policy import Arms
 from privateer_lab.cli.command_line import main
 from privateer_lab.environments import environment_for, with_population
 from tests.support.specs import make_spec

@@ -7,7 +7,7 @@ import pytest
 
 from privateer_core.algorithms import parse_spec
 from privateer_core.errors import SpecError
-from privateer_core.policies.decisions import Arms
+from privateer_core.policies.policy import Arms
 from privateer_lab.environments import environment_for
 from privateer_lab.environments.rows import ObservedRewards
 from tests.support.specs import make_spec, tables

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from privateer_core.algorithms.phased import PhasedSpec
-from privateer_core.policies.decisions import Arms, Plays
+from privateer_core.policies.policy import Arms, Plays
 from privateer_lab.environments import environment_for
 from tests.support.specs import make_spec
 

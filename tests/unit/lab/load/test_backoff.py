@@ -10,8 +10,8 @@ from aiohttp.test_utils import TestServer
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 from privateer_core.errors import RoundClosed, Unavailable
-from privateer_core.wire.envelope import report_header
 from privateer_core.wire.problem import problem_body
+from privateer_core.wire.publication import report_header
 from privateer_lab.load import driver
 from privateer_lab.load.endpoints import Backoff
 from privateer_lab.load.wire import Wire

@@ -16,9 +16,9 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from privateer_core.answer.people import HeldReports, People
 from privateer_core.errors import NotFound, PrivateerError, SenderRefused, SpecError, Unavailable
 from privateer_core.wire.batch import UPLOAD
-from privateer_core.wire.envelope import report_header
 from privateer_core.wire.keys import signing_key_id
 from privateer_core.wire.problem import problem_body
+from privateer_core.wire.publication import report_header
 from privateer_lab.load import endpoints
 from privateer_lab.load.endpoints import Backoff, ServerCounts
 from privateer_lab.load.wire import Wire

@@ -12,8 +12,8 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 from privateer_core.errors import NotFound, SpecError
-from privateer_core.wire.envelope import report_header
 from privateer_core.wire.problem import problem_body
+from privateer_core.wire.publication import report_header
 from privateer_lab.load import command
 from privateer_lab.load.command import main
 from privateer_lab.load.driver import Driver

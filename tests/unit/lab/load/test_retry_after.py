@@ -14,8 +14,8 @@ from aiohttp.test_utils import TestServer
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 from privateer_core.errors import Unavailable
-from privateer_core.wire.envelope import report_header
 from privateer_core.wire.problem import problem_body
+from privateer_core.wire.publication import report_header
 from privateer_lab.load import command
 from privateer_lab.load.endpoints import MAX_ATTEMPTS
 from privateer_lab.load.wire import Wire

@@ -20,7 +20,7 @@ def spec(people: int) -> Any:
 
 def log(rows: int, seed: int) -> dict[str, Any]:
     """People of the spec's own population, with arms at random."""
-    from privateer_core.policies.decisions import Arms
+    from privateer_core.policies.policy import Arms
     from privateer_lab.environments import environment_for
 
     rng = np.random.default_rng([41, seed])

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from privateer_core.algorithms import parse_spec
-from privateer_core.policies.decisions import Arms
+from privateer_core.policies.policy import Arms
 from privateer_core.spec.arms import ArmsSpec
 from privateer_lab.cli.input_files import load_spec
 from privateer_lab.drafting.spec_draft import draft

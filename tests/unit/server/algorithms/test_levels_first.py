@@ -5,7 +5,7 @@ import pytest
 from scipy.stats import multivariate_normal
 
 from privateer_core.algorithms.additive.coin_arms import LEVEL_QUESTION
-from privateer_core.policies.decisions import Arms
+from privateer_core.policies.policy import Arms
 from privateer_server.algorithms import learner_for
 from privateer_server.algorithms.additive.levels_first import LevelEvidence, SymbolGroups
 from privateer_server.algorithms.additive.posterior import build_kernels

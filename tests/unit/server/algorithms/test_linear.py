@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from privateer_core.algorithms.linear.design_matrix import prior_moments
-from privateer_core.policies.decisions import Arms
+from privateer_core.policies.policy import Arms
 from privateer_core.primitives.bounded_vectors import VectorSums
 from privateer_server.algorithms.linear.context_moments import compute_slopes, simulate_rows
 from privateer_server.algorithms.linear.posterior import estimate_level, fit_posterior

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 
 from privateer_core.codec import decode, encode
-from privateer_core.policies.decisions import Arms
+from privateer_core.policies.policy import Arms
 from privateer_core.primitives.bounded_vectors import VectorSums
 from privateer_server.algorithms import NewRound
 from privateer_server.algorithms.linear.learner import LinearState

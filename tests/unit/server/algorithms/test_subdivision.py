@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 
 from privateer_core.errors import Malformed
-from privateer_core.policies.decisions import Arms
+from privateer_core.policies.policy import Arms
 from privateer_server.algorithms import NewRound
 from privateer_server.algorithms.partition.kernel import Kernel
 from privateer_server.algorithms.partition.learner import PartitionLearner

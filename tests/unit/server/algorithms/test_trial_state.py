@@ -9,7 +9,7 @@ import pytest
 from privateer_core.algorithms.trial import TrialSpec
 from privateer_core.answer.estimates import Reason
 from privateer_core.primitives.contributions import CellHits, KeyedValues
-from privateer_core.spec.adjustment import append_numbers
+from privateer_core.spec.reward import append_numbers
 from privateer_server.algorithms.trial.evidence.trial_evidence import TrialEvidence
 from privateer_server.algorithms.trial.learner import TrialLearner
 from privateer_server.algorithms.trial.state import SampleRatio, build_epoch, compute_excess

@@ -9,7 +9,7 @@ import pytest
 
 from privateer_core.codec import encode
 from privateer_core.errors import PrivateerError
-from privateer_core.wire.envelope import Envelope, Header, hpke_info
+from privateer_core.wire.publication import Envelope, Header, hpke_info
 from privateer_server.data import open_data
 from privateer_server.intake import counting
 from privateer_server.intake.accumulator import Accumulator

@@ -9,7 +9,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from privateer_client.participation import Participation
 from privateer_core.clock import SystemClock
-from privateer_core.policies.decisions import AGE_SIZE, message_size
+from privateer_core.policies.policy import AGE_SIZE, message_size
 from privateer_core.privacy.terms_verification import Limits
 from privateer_core.wire.batch import BATCH, SIGNATURE_HEADER
 from privateer_server.app import create_app

@@ -7,7 +7,7 @@ from scipy import stats
 
 from privateer_core.errors import DuplicateReport, Unavailable
 from privateer_core.wire.batch import decode_batch
-from privateer_core.wire.envelope import decode_envelope, split_bytes
+from privateer_core.wire.publication import decode_envelope, split_bytes
 from privateer_shuffler.pool.placed_round import PlacedRound
 from privateer_shuffler.pool.pool import _GATHER_SECONDS, _MIN_SHARED_UPLOADS
 from privateer_shuffler.pool.round_file import RoundStore

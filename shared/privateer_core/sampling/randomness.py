@@ -1,17 +1,59 @@
-"""Randomized response, subset selection, binomial noise, and rounding, by certified thresholds of random words."""
+"""Random numbers: their sources, and randomized response, subset selection and rounding by certified thresholds."""
 
 import math
+import os
+from collections.abc import Callable
 from fractions import Fraction
 from functools import cached_property, lru_cache
-from typing import Final
+from typing import Final, Protocol, TypeAlias
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from privateer_core.arrays import Array, Ints, Words
+from privateer_core.arrays import Array, Bools, Ints, Words
 from privateer_core.errors import SpecError
-from privateer_core.sampling.entropy import NoiseSource, RandomSource, draw_uniform
+
+
+class NoiseSource(Protocol):
+    """A source of independent uniform 64-bit words."""
+
+    def words(self, count: int) -> Words:
+        """Return ``count`` uniform words, shape (count,)."""
+        ...
+
+
+RandomSource: TypeAlias = "NoiseSource | np.random.Generator"
+
+
+class SecureNoise:
+    """Entropy of the operating system. It has no seed, and no session accepts another source."""
+
+    def words(self, count: int) -> Words:
+        """Return ``count`` uniform words from ``os.urandom``, shape (count,)."""
+        return np.frombuffer(os.urandom(8 * count), dtype=np.uint64)
+
+
+def draw_uniform(shape: tuple[int, ...], source: RandomSource) -> Array:
+    """Draw uniform multiples of 2^-53 in [0, 1)."""
+    if isinstance(source, np.random.Generator):
+        return source.random(shape)
+    return (source.words(math.prod(shape)) >> np.uint64(11)).astype(np.float64).reshape(shape) * 2.0**-53
+
+
+def sample_by_rejection(count: int, propose: Callable[[int], tuple[Ints, Bools]]) -> Ints:
+    """Draw ``count`` integers by rejection, shape (count,).
+
+    ``propose`` returns a number of candidates, and a mask of the accepted ones.
+    """
+    samples = np.empty(count, np.int64)
+    missing = np.arange(count)
+    while len(missing):
+        candidates, is_accepted = propose(len(missing))
+        samples[missing[is_accepted]] = candidates[is_accepted]
+        missing = missing[~is_accepted]
+    return samples
+
 
 _WORD_RANGE: Final = 1 << 64
 _EPSILON_MAX: Final = 30.0
