@@ -164,7 +164,6 @@ class TokenFile:
 
 
 def _parse_lines(text: str) -> Iterator[tuple[int, AdminToken | str]]:
-    """Yield the number of each line with its token, or with an error text."""
     for number, line in enumerate(text.splitlines(), 1):
         if line.strip() and not line.lstrip().startswith("#"):
             try:

@@ -42,10 +42,9 @@ from privateer_server.api.transparency import log_router, tokens_router
 from privateer_server.data import Data
 from privateer_server.experiments.catalog import open_experiments
 from privateer_server.experiments.executor import ChangeExecutor
-from privateer_server.experiments.replication import Follower
 from privateer_server.intake.intake import Intake
 from privateer_server.metrics import ServerMetrics
-from privateer_server.rounds.deadlines import Deadlines
+from privateer_server.rounds.background_checks import Deadlines, Follower
 from privateer_server.settings import ServerSettings, read_settings
 from privateer_server.store.records import TRANSIENT_ERRORS
 from privateer_server.traces import Traces
@@ -78,7 +77,6 @@ async def _on_invalid(_: Request, error: Exception) -> Response:
 
 
 async def _on_transient_error(_: Request, error: Exception) -> Response:
-    """Refuse a request temporarily, since a disk is full or a database does not answer."""
     _log.error("a request finds no data (%s)", trace(error))
     refusal = Unavailable("the server cannot read or write its data now", remedy="try again later")
     return problems.problem_response(refusal)
@@ -130,7 +128,6 @@ class Server:
 
 
 def _route_template(scope: Scope) -> str:
-    """Return the template of the route that the router has matched."""
     if scope["path"] in _DASHBOARD_PAGES:
         return "/"
     template = str(getattr(scope.get("route"), "path", ""))
@@ -138,7 +135,6 @@ def _route_template(scope: Scope) -> str:
 
 
 def _is_public(method: str, path: str) -> bool:
-    """Whether the public listener answers a method on a path."""
     if path in _PUBLIC_PAGES:
         return True
     segments = path.split("/")
@@ -236,7 +232,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def _open_listeners(arguments: Sequence[str]) -> ServiceListeners:
-    """Create the application, and return its public and private listeners."""
     settings = read_settings(os.environ, arguments)
     addresses = (settings.host, settings.port), (settings.admin_host, settings.admin_port)
     with listen(*addresses) as (public, private):

@@ -13,18 +13,11 @@ from privateer_core.serving.store.sqlite import SqliteDatabase, check_header, is
 from privateer_core.serving.store.store_key import read_store_key
 from privateer_server.publication_log import PublicationLog, read_identity
 from privateer_server.settings import ServerSettings
+from privateer_server.store import schema
 from privateer_server.store.journal import Journal
 from privateer_server.store.records import TRANSIENT_ERRORS
 from privateer_server.store.round_keys import KeyFolder, KeyTable, RoundKeys
 from privateer_server.store.rounds import CHANNEL
-from privateer_server.store.schema import (
-    JOURNAL_FILE,
-    JOURNAL_KIND,
-    JOURNAL_SCHEMA,
-    STORE_FILE,
-    STORE_KIND,
-    STORE_SCHEMA,
-)
 from privateer_server.store.store import Store
 
 if TYPE_CHECKING:
@@ -94,14 +87,14 @@ def _open_folder(settings: ServerSettings) -> Data:
     folder = settings.data
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     folder.chmod(0o700)
-    path = settings.journal or folder / JOURNAL_FILE
-    check_header(path, JOURNAL_KIND)  # before the database is migrated
-    is_cut_short = was_cut_short(folder / STORE_FILE)
+    path = settings.journal or folder / schema.JOURNAL_FILE
+    check_header(path, schema.JOURNAL_KIND)  # before the database is migrated
+    is_cut_short = was_cut_short(folder / schema.STORE_FILE)
     with ExitStack() as stack:
         # The database comes first: its lock keeps a second server from everything else.
-        store = Store(SqliteDatabase(open_database(folder / STORE_FILE, STORE_KIND)))
+        store = Store(SqliteDatabase(open_database(folder / schema.STORE_FILE, schema.STORE_KIND)))
         stack.callback(store.close)
-        journal = Journal(SqliteDatabase(open_database(path, JOURNAL_KIND)))
+        journal = Journal(SqliteDatabase(open_database(path, schema.JOURNAL_KIND)))
         stack.callback(journal.close)
         for folder_to_clean in {folder, path.parent}:
             remove_scratch_folders(folder_to_clean)
@@ -119,9 +112,9 @@ def _open_shared(settings: ServerSettings) -> Data:
 
     setting, store_key = "PRIVATEER_JOURNAL_DATABASE", read_store_key(settings.store_key_file)
     with ExitStack() as stack:
-        shared = PostgresDatabase(settings.database, STORE_SCHEMA, "PRIVATEER_DATABASE")
+        shared = PostgresDatabase(settings.database, schema.STORE_SCHEMA, "PRIVATEER_DATABASE")
         stack.callback(shared.close)
-        unshared = PostgresDatabase(settings.journal_database, JOURNAL_SCHEMA, setting)
+        unshared = PostgresDatabase(settings.journal_database, schema.JOURNAL_SCHEMA, setting)
         stack.callback(unshared.close)
         store, journal, keys = Store(shared), Journal(unshared), RoundKeys(KeyTable(unshared, store_key))
         identity = read_identity(settings.data, settings.publication_key)

@@ -129,10 +129,7 @@ class ServerSettings(UploadSettings):
 
 
 def read_settings(environment: Mapping[str, str], arguments: Sequence[str]) -> ServerSettings:
-    """Read settings from ``PRIVATEER_*`` variables and command line flags; flags win.
-
-    By default a server process has as many decrypt workers as cores.
-    """
+    """Read settings from ``PRIVATEER_*`` variables and flags, which win; by default each core has a decrypt worker."""
     parser = ServiceParser("privateer-server", "Learns from private reports, and publishes the policy.")
     parser.add_argument("--host", help="address to listen on (PRIVATEER_HOST)")
     parser.add_argument("--port", help="port to listen on (PRIVATEER_PORT)")

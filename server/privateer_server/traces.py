@@ -129,7 +129,6 @@ def encode_spans(spans: Sequence[Span]) -> dict[str, Any]:
 
 
 def _encode_span(span: Span) -> dict[str, Any]:
-    """Encode a span with random ids."""
     return {
         "traceId": secrets.token_hex(16),
         "spanId": secrets.token_hex(8),

@@ -32,9 +32,16 @@ from privateer_core.serving.token_gate import TokenGate
 from privateer_core.serving.write_health import WriteHealth, free_bytes
 from privateer_core.wire.keys import TrustedKeys, public_hex, publish_key, signing_key_id
 from privateer_core.wire.token_keys import MEDIA_TYPE
-from privateer_shuffler.api import ExperimentStatus, HeldRound, HeldRounds, SigningKey, document
+from privateer_shuffler.api import (
+    EXPERIMENT,
+    ExperimentStatus,
+    HeldRound,
+    HeldRounds,
+    PoolEndpoint,
+    SigningKey,
+    document,
+)
 from privateer_shuffler.delivery import Forwarding, Upstream
-from privateer_shuffler.endpoint import EXPERIMENT, PoolEndpoint
 from privateer_shuffler.followed_rounds import FollowedRounds
 from privateer_shuffler.metrics import ShufflerMetrics
 from privateer_shuffler.resources import Resources, open_resources
@@ -150,17 +157,12 @@ class Shuffler:
 
 
 def _find_reported_experiment(path: str) -> str | None:
-    """Return the experiment of a path for reports, or None for the path of another page."""
     parts = path.split("/")
     return parts[2] if len(parts) == 4 and parts[1] == "experiments" and parts[3] == "reports" and parts[2] else None
 
 
 def create_app(settings: ShufflerSettings, transport: httpx.AsyncBaseTransport | None = None) -> Shuffler:
-    """Create the shuffler's application.
-
-    settings: the operator's settings.
-    transport: transport to the server; tests pass a transport to a server in the same process.
-    """
+    """Create the shuffler's application; tests pass a transport to a server in the same process."""
     resources = open_resources(settings)
     try:
         return _build_app(resources, settings, transport)
@@ -280,7 +282,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def _start() -> ServiceListeners:
-    """Create the application by environment variables, with its public and its private listener."""
     settings = read_settings(os.environ)
     addresses = (settings.host, settings.port), (settings.admin_host, settings.admin_port)
     with listen(*addresses) as (public, private):

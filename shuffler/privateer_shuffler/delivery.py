@@ -14,16 +14,7 @@ import httpx
 import msgspec
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from privateer_core.errors import (
-    BatchRefused,
-    Conflict,
-    Deleted,
-    Malformed,
-    NotFound,
-    RoundClosed,
-    SpecError,
-    Unavailable,
-)
+from privateer_core import errors
 from privateer_core.prepared_types import prepared
 from privateer_core.serving.logs import log_event
 from privateer_core.wire.batch import BATCH, CLOCK_REMEDY, SIGNATURE_HEADER, BatchAnswer, is_clock_problem, sign_claim
@@ -88,12 +79,7 @@ class Upstream:
         )
 
     async def fetch_publication(self, name: str, known_digest: bytes | None = None, wait: int = 0) -> bytes | None:
-        """Fetch the encoded publication of an experiment's round, or None if its digest still is ``known_digest``.
-
-        name: the experiment.
-        known_digest: digest of the latest known publication.
-        wait: seconds that the server may wait for a newer publication.
-        """
+        """Fetch an encoded publication; None if its digest is ``known_digest`` after ``wait`` seconds at the server."""
         headers = {"accept": MEDIA_TYPE}
         if known_digest is not None:
             headers["if-none-match"] = f'"{known_digest.hex()}"'
@@ -101,10 +87,10 @@ class Upstream:
         response = await self._send("GET", _page_path(name, "policy"), seconds, headers=headers, params={"wait": wait})
         if response.status == HTTPStatus.NOT_MODIFIED and known_digest is not None:
             return None
-        if read_slug(response.body) == Deleted.slug:
-            raise Deleted("the experiment was deleted", remedy="nothing to do: it asks nobody any more")
+        if read_slug(response.body) == errors.Deleted.slug:
+            raise errors.Deleted("the experiment was deleted", remedy="nothing to do: it asks nobody any more")
         if response.status == HTTPStatus.NOT_FOUND:
-            raise NotFound("the server has no such experiment", remedy="check the name")
+            raise errors.NotFound("the server has no such experiment", remedy="check the name")
         if response.status != HTTPStatus.OK:
             raise _unexpected_response_error(response)
         if self._pin:
@@ -115,14 +101,14 @@ class Upstream:
         """Claim an experiment, so that the server takes batches from no other shuffler; raise if it refuses."""
         headers = {SIGNATURE_HEADER: signature}
         response = await self._send("POST", _page_path(name, "shuffler"), _ANSWER_SECONDS, headers=headers)
-        if read_slug(response.body) == Conflict.slug:
+        if read_slug(response.body) == errors.Conflict.slug:
             remedy = "report through that one, or have the server's operator release its claim"
-            raise Unavailable("another shuffler takes the reports of this experiment", remedy=remedy)
+            raise errors.Unavailable("another shuffler takes the reports of this experiment", remedy=remedy)
         if is_clock_problem(response.body):
-            raise Unavailable(_CLOCKS_DIFFER, remedy=CLOCK_REMEDY)
-        if read_slug(response.body) == BatchRefused.slug:
+            raise errors.Unavailable(_CLOCKS_DIFFER, remedy=CLOCK_REMEDY)
+        if read_slug(response.body) == errors.BatchRefused.slug:
             remedy = "its operator must add this shuffler's public key file to PRIVATEER_SHUFFLER_KEYS"
-            raise Unavailable("the learning server does not trust this shuffler", remedy=remedy)
+            raise errors.Unavailable("the learning server does not trust this shuffler", remedy=remedy)
         if not response.is_success:
             raise _unexpected_response_error(response)
 
@@ -131,12 +117,12 @@ class Upstream:
         headers = {"content-type": MEDIA_TYPE, SIGNATURE_HEADER: signature}
         response = await self._send("POST", "/batches", _LEARN_SECONDS, headers=headers, content=batch)
         slug = read_slug(response.body)
-        if slug in (RoundClosed.slug, Deleted.slug):
+        if slug in (errors.RoundClosed.slug, errors.Deleted.slug):
             return BatchAnswer(0, {}, closed=True)
         if is_clock_problem(response.body):
-            raise BatchRefused(_CLOCKS_DIFFER, remedy=CLOCK_REMEDY)
-        if slug in (BatchRefused.slug, Conflict.slug):
-            raise BatchRefused(
+            raise errors.BatchRefused(_CLOCKS_DIFFER, remedy=CLOCK_REMEDY)
+        if slug in (errors.BatchRefused.slug, errors.Conflict.slug):
+            raise errors.BatchRefused(
                 "the learning server refuses the batch of this shuffler",
                 remedy="if another one claimed the experiment, have the server's operator release it (DELETE "
                 f"{_page_path(name, 'shuffler')}); else compare the two services' versions and this shuffler's key",
@@ -177,20 +163,21 @@ class Upstream:
                 return _Response(response.status_code, await _read_body(response), signed)
         except (httpx.HTTPError, TimeoutError) as error:
             remedy = "start it, or check PRIVATEER_SERVER_URL"
-            raise Unavailable("the learning server does not answer", remedy=remedy) from error
+            raise errors.Unavailable("the learning server does not answer", remedy=remedy) from error
 
 
 async def _read_body(response: httpx.Response) -> bytes:
-    """Read the body of a response, up to its limit."""
     # A few compressed bytes could decompress to gigabytes.
     if response.headers.get("content-encoding", "identity") != "identity":
-        raise Unavailable("the learning server's answer is compressed", remedy="try again later")
+        raise errors.Unavailable("the learning server's answer is compressed", remedy="try again later")
     max_bytes = _PUBLICATION_BYTES if response.status_code == HTTPStatus.OK else _ANSWER_BYTES
     body = bytearray()
     async for chunk in response.aiter_bytes():
         body += chunk
         if len(body) > max_bytes:
-            raise Unavailable(f"the learning server's answer has more than {max_bytes} bytes", remedy="try again later")
+            raise errors.Unavailable(
+                f"the learning server's answer has more than {max_bytes} bytes", remedy="try again later"
+            )
     return bytes(body)
 
 
@@ -198,10 +185,10 @@ def read_round(name: str, body: bytes) -> Round:
     """Return the round of an encoded publication, which must be for the experiment ``name``."""
     try:
         round_ = decode_publication(body).round
-    except Malformed as error:
-        raise Unavailable("the server's answer is not a publication", remedy="try again later") from error
+    except errors.Malformed as error:
+        raise errors.Unavailable("the server's answer is not a publication", remedy="try again later") from error
     if round_.experiment != name:
-        raise Unavailable("the server answered for another experiment", remedy="try again later")
+        raise errors.Unavailable("the server answered for another experiment", remedy="try again later")
     return round_
 
 
@@ -215,17 +202,16 @@ def _public_authorities() -> ssl.SSLContext:
 
 
 def _load_authorities(authorities: Path) -> ssl.SSLContext:
-    """Return the TLS context that trusts a file of certificates; refuse a file without any."""
     try:
         return ssl.create_default_context(cafile=authorities)
     except OSError:  # a file without certificates is an ssl.SSLError, which is one, too
         detail = f"{authorities.name} holds no certificates (PEM)"
-        raise SpecError(detail, field="PRIVATEER_SERVER_CA", remedy="check the path") from None
+        raise errors.SpecError(detail, field="PRIVATEER_SERVER_CA", remedy="check the path") from None
 
 
-def _unexpected_response_error(response: _Response) -> Unavailable:
+def _unexpected_response_error(response: _Response) -> errors.Unavailable:
     reason = f"{response.status} {read_slug(response.body)}"
-    return Unavailable(f"the learning server answered {reason}", remedy="try again later")
+    return errors.Unavailable(f"the learning server answered {reason}", remedy="try again later")
 
 
 class Forwarding:
@@ -265,10 +251,10 @@ class Forwarding:
             signature = await asyncio.to_thread(BATCH.sign, batch, self._key)  # it expires after some minutes
             try:
                 return await self._upstream.deliver(experiment, batch, signature)
-            except Unavailable as error:
+            except errors.Unavailable as error:
                 self._metrics.failures.inc()
                 _log.warning("a batch of %s waits: %s", experiment, error.detail)
-            except BatchRefused as error:
+            except errors.BatchRefused as error:
                 if is_past():
                     return None
                 self._metrics.failures.inc()

@@ -7,15 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Final
 
-from privateer_core.errors import (
-    Deleted,
-    KeyChanged,
-    PrivateerError,
-    RoundClosed,
-    SignatureInvalid,
-    SpecError,
-    Unavailable,
-)
+from privateer_core import errors
 from privateer_core.serving.admission import ExperimentSize, RoundSize, ShufflerLimits, raise_refusals
 from privateer_core.serving.process import Background
 from privateer_core.wire.publication import Header, Round, check_header, digest
@@ -23,8 +15,7 @@ from privateer_shuffler import held_pools
 from privateer_shuffler.delivery import Forwarding, Upstream, read_round
 from privateer_shuffler.held_pools import HeldPools
 from privateer_shuffler.metrics import ShufflerMetrics
-from privateer_shuffler.pool.pool import Pool
-from privateer_shuffler.pool.round import Label
+from privateer_shuffler.pool.pool import Label, Pool
 from privateer_shuffler.pool.store import LastPublication, PoolStore
 from privateer_shuffler.pool.uploads import batch_full_error
 from privateer_shuffler.server_health import ServerHealth
@@ -108,7 +99,6 @@ class FollowedRounds:
                 await self._resume_rounds()
 
     async def _resume_rounds(self) -> None:
-        """Open the stored rounds that are not open yet, and follow or deliver them."""
         async with self._lock:
             pools = await self._pool_store.open_stored_rounds({pool.header.digest for pool in self.held_pools.pools})
             for pool in sorted(pools, key=lambda pool: pool.round.version):
@@ -132,7 +122,7 @@ class FollowedRounds:
             await self._fetch_once(name)
         followed = self._followed[name]
         if followed.state is BatchState.DELETED:
-            raise Deleted("the experiment was deleted", remedy="nothing to do: it asks nobody any more")
+            raise errors.Deleted("the experiment was deleted", remedy="nothing to do: it asks nobody any more")
         return followed
 
     async def get_current_round(self, header: Header) -> TrackedRound:
@@ -159,7 +149,7 @@ class FollowedRounds:
         check_header(header, followed.round, followed.digest, "shuffler")
         self._check_limits(followed.round)
         if followed.state in (BatchState.OVER, BatchState.DELETED):
-            raise RoundClosed("this version takes no further batch", remedy="nothing to do")
+            raise errors.RoundClosed("this version takes no further batch", remedy="nothing to do")
         if followed.pool is None:
             raise batch_full_error()
         return followed.pool
@@ -168,7 +158,7 @@ class FollowedRounds:
         """Fetch a publication now, once for all concurrent callers; `Unavailable` with too many fetches at a time."""
         if name not in self._fetches:
             if len(self._fetches) >= _FETCHES_MAX:
-                raise Unavailable("the shuffler is fetching too many rounds at once", remedy="try again later")
+                raise errors.Unavailable("the shuffler is fetching too many rounds at once", remedy="try again later")
             self._fetches[name] = asyncio.create_task(self._fetch(name))
             self._fetches[name].add_done_callback(lambda _: self._fetches.pop(name))
         await asyncio.shield(self._fetches[name])
@@ -178,10 +168,10 @@ class FollowedRounds:
         followed = None if self._server.refusal else self._followed.get(name)  # a signed one ends a refusal
         try:
             body = await self._upstream.fetch_publication(name, followed.digest if followed else None, wait)
-        except Deleted:
+        except errors.Deleted:
             await self._erase_deleted(name)
             raise
-        except (KeyChanged, SignatureInvalid) as error:
+        except (errors.KeyChanged, errors.SignatureInvalid) as error:
             self._server.refusal = error
             raise
         if body is not None:
@@ -209,9 +199,9 @@ class FollowedRounds:
                 await self._fetch(name, 0 if name in self._server.unfollowed else _POLL_SECONDS)
                 self._server.unfollowed.discard(name)
                 await asyncio.sleep(_PAUSE_SECONDS)
-            except Deleted:
+            except errors.Deleted:
                 _log.warning("%s was deleted; what was held for it is erased", name)
-            except PrivateerError as error:
+            except errors.PrivateerError as error:
                 self._metrics.unfollowed.inc()
                 if name not in self._server.unfollowed:
                     _log.warning("cannot follow %s, and tries again: %s", name, error.detail)
@@ -228,7 +218,7 @@ class FollowedRounds:
             is_same = last is not None and (last.version, last.digest) == (round_.version, new_digest)
             if last is not None and not is_same and round_.version <= last.version:
                 remedy = "its operator must start it with the journal that it had (PRIVATEER_JOURNAL)"
-                raise Unavailable("the server went back to another publication", remedy=remedy)
+                raise errors.Unavailable("the server went back to another publication", remedy=remedy)
             if followed is None or followed.round.version < round_.version:
                 is_over = is_same and last is not None and last.over
                 new_round = TrackedRound(round_, new_digest, None, BatchState.OVER if is_over else BatchState.ELSEWHERE)
@@ -248,7 +238,6 @@ class FollowedRounds:
         return LastPublication(followed.round.version, followed.digest)
 
     def _check_limits(self, round_: Round) -> None:
-        """Refuse a round that may close with too few reports, or is too large to hold."""
         largest = RoundSize(round_.batch_size, round_.messages, round_.sealed_size)
         raise_refusals(ExperimentSize(round_.fewest, [largest], is_shuffled=True).find_refusals(shuffler=self.limits))
 
@@ -262,7 +251,7 @@ class FollowedRounds:
             publication = LastPublication(round_.version, new_digest)
             await asyncio.to_thread(self._pool_store.store_publication, round_.experiment, publication)
             return await self._pool_store.create_round(Label(round_, new_digest))
-        except SpecError as error:
+        except errors.SpecError as error:
             _log.warning("taking no reports for %s: %s", round_.experiment, error)
             return None
         except (OSError, sqlite3.Error) as error:
@@ -272,7 +261,7 @@ class FollowedRounds:
         """Claim an experiment. If that fails, log why once."""
         try:
             await self._forwarding.claim(name)
-        except Unavailable as error:
+        except errors.Unavailable as error:
             if name not in self._unclaimed:
                 _log.warning("taking no reports for %s: %s", name, error)
             self._unclaimed.add(name)
@@ -321,7 +310,7 @@ class FollowedRounds:
                     self._track(replace(self._followed[pool.round.experiment], pool=await pool.renew()))
                 self.held_pools.replace(pool)
                 return True
-            except Unavailable as error:
+            except errors.Unavailable as error:
                 _log.warning("no further batch of %s yet: %s", pool.round.experiment, error)
             except (OSError, sqlite3.Error):
                 pool.last_commit.note(is_durable=False)
@@ -329,5 +318,5 @@ class FollowedRounds:
         return False
 
 
-def _storage_error() -> Unavailable:
-    return Unavailable("the shuffler cannot store a round", remedy="its operator must check its disk")
+def _storage_error() -> errors.Unavailable:
+    return errors.Unavailable("the shuffler cannot store a round", remedy="its operator must check its disk")

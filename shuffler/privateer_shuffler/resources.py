@@ -61,7 +61,6 @@ def read_pinned_keys(path: Path) -> frozenset[bytes]:
 
 
 def _write_pinned_key(path: Path, key: bytes) -> bytes:
-    """Write a key into a file."""
     try:
         write_public_key(key, path, 0o600)
     except OSError:

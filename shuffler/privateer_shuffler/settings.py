@@ -27,7 +27,6 @@ _DEFAULT_LIMITS: Final = ShufflerLimits()
 
 
 def _parse_url(url: str) -> str:
-    """Return an address without its final slash; refuse what is no http or https address."""
     try:
         parts = urlsplit(url)
         is_well_formed = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0

@@ -12,8 +12,7 @@ import pytest
 from privateer_core.algorithms import parse_spec
 from privateer_core.mechanisms import NamedSymbol
 from privateer_core.primitives.questions import KeyedHits
-from privateer_server.algorithms.trial.power.planned_designs import build_designs
-from privateer_server.algorithms.trial.power.power_analysis import analyze_power
+from privateer_server.algorithms.trial.power.power_analysis import analyze_power, build_designs
 
 DOCS: Final = Path(__file__).parents[2] / "docs"
 PAGE: Final = (DOCS / "rewards.md").read_text()

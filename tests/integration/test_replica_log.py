@@ -89,7 +89,7 @@ async def test_a_server_proves_the_other_servers_publications_at_once(
 ) -> None:
     """No notification comes, and the followers' timer is off."""
     monkeypatch.setattr(
-        "privateer_server.experiments.replication.Follower.refresh_experiments", lambda _: asyncio.sleep(3600)
+        "privateer_server.rounds.background_checks.Follower.refresh_experiments", lambda _: asyncio.sleep(3600)
     )
     async with shared.serve_replicas(2) as (red, blue):
         await create(red, "test")

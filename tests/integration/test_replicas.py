@@ -80,7 +80,7 @@ async def test_reports_through_both_fill_one_round(shared: Shared) -> None:
 async def test_a_server_that_is_behind_reads_before_it_refuses(shared: Shared, monkeypatch: pytest.MonkeyPatch) -> None:
     """No notification comes, and the timer is off: the other server hears of the new round by a report."""
     monkeypatch.setattr(
-        "privateer_server.experiments.replication.Follower.refresh_experiments", lambda _: asyncio.sleep(3600)
+        "privateer_server.rounds.background_checks.Follower.refresh_experiments", lambda _: asyncio.sleep(3600)
     )
     async with shared.serve_replicas(2) as (red, blue):
         await red.create(SMALL)
@@ -194,7 +194,7 @@ async def test_a_shuffler_claims_an_experiment_at_all_servers(shared: Shared, tm
 
 
 async def test_one_server_closes_a_round_and_the_other_waits(shared: Shared, monkeypatch: pytest.MonkeyPatch) -> None:
-    from privateer_server.rounds.closing import RoundPublisher
+    from privateer_server.rounds.succession import RoundPublisher
 
     closing, max_closing, digests = 0, 0, list[bytes]()
     honest = RoundPublisher._read_or_write_entry

@@ -20,7 +20,7 @@ from privateer_core.wire.publication import decode_publication, split_bytes
 from privateer_core.wire.token import authorization
 from privateer_shuffler.app import create_app
 from privateer_shuffler.pool import shared_round
-from privateer_shuffler.pool.round import Label
+from privateer_shuffler.pool.pool import Label
 from privateer_shuffler.pool.store import LastPublication
 from privateer_shuffler.pool.uploads import PoolReceipt
 from privateer_shuffler.resources import open_resources

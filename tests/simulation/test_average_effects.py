@@ -10,7 +10,11 @@ import numpy as np
 import pytest
 
 from privateer_server.algorithms.trial.allocation import match_probabilities
-from privateer_server.algorithms.trial.evidence.averages import HitValues, average_contributions, estimate_from_people
+from privateer_server.algorithms.trial.evidence.trial_evidence import (
+    HitValues,
+    average_contributions,
+    estimate_from_people,
+)
 from privateer_server.algorithms.trial.evidence.weighted_sums import Sums
 from privateer_server.algorithms.trial.group_sequential import critical_values, p_values
 from tests.support.trials import SETTINGS, Trials, add_in_common, by_trial

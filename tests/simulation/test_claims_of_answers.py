@@ -14,7 +14,7 @@ from privateer_lab.environments import environment_for
 from privateer_lab.simulation.simulation import Simulation
 from privateer_server.conclusions.by_context import add_context_findings
 from privateer_server.conclusions.conclusion import conclude
-from privateer_server.conclusions.number_format import AnswerFacts
+from privateer_server.conclusions.texts import AnswerFacts
 
 Array = NDArray[np.float64]
 SPEC = Path(__file__).parents[2] / "examples" / "peaks-shuffle.toml"

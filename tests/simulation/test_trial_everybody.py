@@ -10,9 +10,12 @@ import numpy as np
 import pytest
 
 from privateer_server.algorithms.trial.allocation import match_probabilities
-from privateer_server.algorithms.trial.evidence.averages import average_contributions, join_averages
 from privateer_server.algorithms.trial.evidence.epochs import Epoch, stable_weights
-from privateer_server.algorithms.trial.evidence.trial_evidence import TrialEvidence
+from privateer_server.algorithms.trial.evidence.trial_evidence import (
+    TrialEvidence,
+    average_contributions,
+    join_averages,
+)
 from privateer_server.algorithms.trial.evidence.weighted_sums import Sums
 from privateer_server.algorithms.trial.group_sequential import critical_values, p_values
 from privateer_server.algorithms.trial.treatment_effects import (

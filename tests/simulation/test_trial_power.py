@@ -14,8 +14,7 @@ from privateer_core.algorithms import parse_spec
 from privateer_core.algorithms.trial import TrialSpec
 from privateer_lab.simulation.simulate import make_simulation, run_to_end
 from privateer_server.algorithms.trial.group_sequential import critical_values, information_fractions
-from privateer_server.algorithms.trial.power.planned_designs import build_designs
-from privateer_server.algorithms.trial.power.power_analysis import PowerAnalysis, analyze_power
+from privateer_server.algorithms.trial.power.power_analysis import PowerAnalysis, analyze_power, build_designs
 
 _SHUFFLE: Final = {"model": "shuffle", "epsilon": 1.0, "delta": 1e-6}
 _CENTRAL: Final = {"model": "central", "epsilon": 0.3}

@@ -10,9 +10,8 @@ import numpy as np
 import pytest
 
 from privateer_server.algorithms.trial.allocation import CHOSEN_AFTER, Holdout, match_probabilities
-from privateer_server.algorithms.trial.evidence.averages import average_contributions
 from privateer_server.algorithms.trial.evidence.epochs import PlannedEpoch
-from privateer_server.algorithms.trial.evidence.trial_evidence import TrialEvidence
+from privateer_server.algorithms.trial.evidence.trial_evidence import TrialEvidence, average_contributions
 from privateer_server.algorithms.trial.group_sequential import critical_values, p_values
 from privateer_server.algorithms.trial.treatment_effects import compute_effects
 from tests.support.trials import SETTINGS, Trials, add_in_common, by_trial, central, detectable, named_symbol, one_bit

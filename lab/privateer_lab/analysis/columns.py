@@ -17,7 +17,7 @@ from privateer_lab.simulation.scores import encode_contexts
 from privateer_lab.tables import shorten
 from privateer_lab.tables.data_column import DataColumn, sort_names
 from privateer_lab.tables.data_table import TableRows
-from privateer_server.conclusions.number_format import format_difference
+from privateer_server.conclusions.texts import format_difference
 
 Array: TypeAlias = NDArray[np.float64]
 Segments: TypeAlias = Mapping[str, Sequence[str] | Sequence[float]]

@@ -24,7 +24,7 @@ from privateer_lab.tables.data_table import TableRows
 from privateer_lab.tables.rewards import HIGHER_REMARK, LOWER_FIGURE_REMARK, RowOutcomes
 from privateer_server.conclusions.by_effects import effects_headline
 from privateer_server.conclusions.conclusion import conclude
-from privateer_server.conclusions.number_format import AnswerFacts, format_difference
+from privateer_server.conclusions.texts import AnswerFacts, format_difference
 from privateer_server.rounds.loop import Schedule
 
 _MAX_SHOWN: Final = 5

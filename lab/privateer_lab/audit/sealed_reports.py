@@ -22,8 +22,7 @@ from privateer_lab.audit.views import attack_reports as report_view
 from privateer_lab.audit.views import log_likelihood, model_for
 from privateer_server.rounds.open_round import OpenRound
 from privateer_shuffler.pool.placed_round import PlacedRound
-from privateer_shuffler.pool.pool import Pool
-from privateer_shuffler.pool.round import Label
+from privateer_shuffler.pool.pool import Label, Pool
 from privateer_shuffler.pool.round_file import RoundStore
 
 SINGLE_REPORT_MODEL, BATCH_MODEL = model_for(report_view), model_for(batch_view)

@@ -17,7 +17,7 @@ from privateer_lab.cli.output import print_json, print_lines, screen
 from privateer_lab.load.populations import store_population
 from privateer_lab.planning.admission import KnownLimits, ask_limits, check_admission
 from privateer_lab.services.rest import create_experiment as post
-from privateer_server.experiments.exports import start_from_export
+from privateer_server.experiments.executor import start_from_export
 
 
 def register(app: typer.Typer) -> None:

@@ -51,7 +51,7 @@ from privateer_lab.doctor.places import (
 from privateer_lab.doctor.server import examine_server
 from privateer_server.publication_log import IDENTITY_FILE
 from privateer_server.settings import ServerSettings
-from privateer_shuffler.pool.round import Label
+from privateer_shuffler.pool.pool import Label
 from privateer_shuffler.pool.round_file import REPAIR, ROUND_DATABASE, SUFFIX, read_label
 from privateer_shuffler.pool.spent_tokens import TOKENS_DATABASE, TOKENS_FILE, SpentFindings
 from privateer_shuffler.pool.spent_tokens import examine as examine_spent

@@ -29,10 +29,7 @@ LEARNERS: Final = Plugins[Callable[[Any], Learner]](
 
 
 def learner_for(spec: Spec) -> Learner:
-    """Return the learner of the algorithm that a spec names, which asks for the gain, too, if the spec says so.
-
-    Raises what `Plugins` does.
-    """
+    """Return the learner of the algorithm that a spec names, which asks for the gain, too, if the spec says so."""
     learner = LEARNERS[spec.algorithm.name](spec.learning)
     return GainLearner(spec, learner) if isinstance(spec, ArmsSpec) and spec.gain_people else learner
 

@@ -29,10 +29,8 @@ from privateer_server.api import models, views
 from privateer_server.api.operators import Admins
 from privateer_server.api.pages import CLAIM_PARAMETER
 from privateer_server.experiments.catalog import Experiments
-from privateer_server.experiments.changes import PLANNED, Clone, Delete, PlannedChange, WarmStart
-from privateer_server.experiments.executor import ChangeExecutor
-from privateer_server.experiments.exports import build_export, start_from_export
-from privateer_server.experiments.spec_changes import with_name
+from privateer_server.experiments.changes import PLANNED, Clone, Delete, PlannedChange, WarmStart, with_name
+from privateer_server.experiments.executor import ChangeExecutor, start_from_export
 from privateer_server.store.records import ShufflerKey
 from privateer_server.store.store import Store
 
@@ -138,7 +136,7 @@ def changes_router(
     @router.get("/export", responses=_EXPORT_DOCS | describe_refusals(*ADMIN_REFUSALS, NotFound, Deleted, Unavailable))
     def export(name: str, _: Reader) -> Response:
         """Export policy, result, record and state."""
-        export = build_export(experiments.get(name), store.rounds(name), store.closers(name))
+        export = views.build_export(experiments.get(name), store.rounds(name), store.closers(name))
         return json_response(export, 200)
 
     return router

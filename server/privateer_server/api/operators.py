@@ -98,10 +98,7 @@ class Admins:
         self._last_log_time, self._n_unlogged = -_MIN_LOG_INTERVAL_SECONDS, 0
 
     def require(self, scope: Scope) -> Callable[..., str]:
-        """Return a FastAPI dependency that requires a scope, and returns the token's name in logs.
-
-        The name is also in the log line of the request.
-        """
+        """Return a FastAPI dependency that requires a scope, and returns the token's name for the log."""
 
         def authorize(request: Request, token: Token = None) -> str:
             bearer_token = token.credentials.strip() if token else ""

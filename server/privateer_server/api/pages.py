@@ -243,10 +243,7 @@ _BATCHES_PAGE: Final = describe_page(
 
 
 def extend_openapi(app: FastAPI, is_public: Callable[[str, str], bool]) -> None:
-    """Complete the application's OpenAPI document, and add its route.
-
-    is_public: whether a method on a path is public: the public listener shows these alone.
-    """
+    """Complete the application's OpenAPI document, and add its route, which tells the public what is public."""
     default_openapi = app.openapi
 
     def openapi() -> dict[str, Any]:

@@ -1,5 +1,7 @@
-"""Public views of an experiment from the server's memory and store."""
+"""Views of an experiment from the server's memory and store: its answer, its privacy record, its export and others."""
 
+from collections import defaultdict
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any, Final
 from weakref import WeakKeyDictionary
@@ -9,9 +11,12 @@ import msgspec
 from privateer_core.algorithms import parse_spec
 from privateer_core.answer import Answer
 from privateer_core.answer.conclusion import PublishedAnswer, decode_answer
-from privateer_core.codec import decode
+from privateer_core.answer.export import Export, make_export
+from privateer_core.codec import decode, encode
 from privateer_core.errors import SpecError
 from privateer_core.experiment_status import Status
+from privateer_core.privacy.record import PlannedTerms, Record, Row, make_record
+from privateer_core.spec.spec import Spec
 from privateer_core.wire.publication import Round, decode_publication, digest
 from privateer_server.algorithms import learner_for
 from privateer_server.api import models
@@ -19,7 +24,7 @@ from privateer_server.experiments.changes import CHANGES, Change, Clone, SpecCha
 from privateer_server.experiments.executor import ChangeResult
 from privateer_server.experiments.experiment import Experiment
 from privateer_server.rounds.open_round import RoundFacts, read_decider, read_schedule
-from privateer_server.store.records import LogLine, RoundRecord
+from privateer_server.store.records import LogLine, RoundRecord, ShufflerKey
 
 _cache: Final[WeakKeyDictionary[Experiment, tuple[tuple[bytes, bytes] | None, frozenset[Verb]]]] = WeakKeyDictionary()
 """The refused changes of each experiment, with its spec and the spec of a pending change."""
@@ -105,6 +110,47 @@ def read_published_answer(experiment: Experiment) -> Answer | None:
     return _with_final_stage(decode_answer(decoded.result), experiment.status) if decoded.result else None
 
 
+def build_record(spec: Spec, rounds: list[RoundRecord], shufflers: Mapping[int, ShufflerKey]) -> Record:
+    """Return the privacy record of an experiment from its rounds, released or not, and their shufflers."""
+    by_cohort = defaultdict[str, list[Row]](list)
+    for stored in rounds:
+        if stored.batch_size:
+            facts = decode(stored.facts, RoundFacts)
+            by_cohort[facts.cohort].append(_build_row(stored, facts.terms, shufflers.get(stored.version)))
+    return make_record(spec, by_cohort, [stored.version for stored in rounds if not stored.batch_size])
+
+
+def _build_row(stored: RoundRecord, terms: PlannedTerms, shuffler_key: ShufflerKey | None) -> Row:
+    """Return the row of a round in the privacy record; nothing is released below the honest minimum."""
+    return Row(
+        version=stored.version,
+        received=stored.received,
+        released=stored.taken and stored.received >= max(1, terms.honest),
+        batch_size=terms.batch_size,
+        honest=terms.honest,
+        mechanism=terms.mechanism,
+        shuffler=shuffler_key.shuffler if shuffler_key else None,
+        organisation=shuffler_key.organisation if shuffler_key else None,
+    )
+
+
+def build_export(experiment: Experiment, rounds: list[RoundRecord], shufflers: Mapping[int, ShufflerKey]) -> Export:
+    """Return the export of an experiment from its rounds and their shufflers."""
+    current, spec = experiment.current, experiment.spec
+    publication = decode_publication(current.publication)
+    return make_export(
+        experiment.name,
+        current.round.version,
+        experiment.status,
+        spec=spec.model_dump(mode="json", exclude_none=True),
+        policy=read_decider(spec, publication).view(spec),
+        result=read_published_answer(experiment),
+        record=build_record(spec, rounds, shufflers),
+        state=encode(current.step.state),
+        publication=current.publication,
+    )
+
+
 def _with_final_stage(answer: Answer, experiment_status: Status) -> Answer:
     """Return an answer with the stage and reason of an end that its learner does not know."""
     if experiment_status is Status.STOPPED and not answer.stop_reason:
@@ -139,7 +185,6 @@ def build_history(name: str, rounds: list[RoundRecord]) -> models.RoundHistory:
 
 
 def _build_history_row(stored: RoundRecord) -> models.HistoryRow:
-    """Build the row of a stored round in the history."""
     facts = decode(stored.facts, RoundFacts)
     return models.HistoryRow(
         **_select(stored, ("version", "batch_size", "received")),
@@ -154,10 +199,7 @@ def _select(source: object, names: tuple[str, ...]) -> dict[str, Any]:
 
 
 def list_accepted_changes(experiment: Experiment) -> list[Verb]:
-    """Return the changes that an experiment's status allows and its algorithm does not refuse.
-
-    Such a change may still be refused for its own values, such as a horizon that is too short.
-    """
+    """Return the changes that status and algorithm accept; a change may still be refused for its own values."""
     status, pending_spec = experiment.status, experiment.current.plan.spec
     spec_pair, refused_verbs = _cache.get(experiment, (None, frozenset()))
     if spec_pair != (experiment.current.schedule.encoded_spec, pending_spec):

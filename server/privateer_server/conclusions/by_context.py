@@ -1,19 +1,20 @@
-"""The headline of an algorithm that chooses by context: its rules, and their expected gain."""
+"""The headline of an algorithm that chooses by context: its rules, and their expected or measured gain."""
 
 import math
+from statistics import NormalDist
+from typing import Final, NamedTuple
 
 import msgspec
 import numpy as np
 
+from privateer_core.answer import Answer
 from privateer_core.answer.conclusion import Conclusion, Headline, Rules
-from privateer_core.answer.parts import Gain
+from privateer_core.answer.estimates import Estimate
+from privateer_core.answer.parts import ABOVE_CHANCE, Gain, Intervals
 from privateer_core.policies.expected_rewards import ExpectedRewards
 from privateer_core.policies.policy import Policy
 from privateer_core.spec.arms import ArmsSpec
-from privateer_server.conclusions.measured_gain import as_measured_gain, measured_headline, suggest_measurement
-from privateer_server.conclusions.number_format import AnswerFacts, format_count, format_difference, format_mean
 from privateer_server.conclusions.rule_search import MIN_GAIN_KEPT, MIN_UNCERTAIN_GAIN_KEPT
-from privateer_server.conclusions.rule_words import join_words, shorten
 from privateer_server.conclusions.rules import (
     Advantage,
     RewardForecast,
@@ -21,6 +22,108 @@ from privateer_server.conclusions.rules import (
     find_arm_rules,
     forecast_rewards,
 )
+from privateer_server.conclusions.texts import (
+    AnswerFacts,
+    choose_decimals,
+    format_count,
+    format_difference,
+    format_mean,
+    join_words,
+    shorten,
+)
+
+_DEFAULT_SHARE: Final = 0.05
+_MAX_SHARE: Final = 0.5
+_PERCENT: Final = 100
+_QUANTILE: Final = NormalDist().inv_cdf(0.975)
+
+
+class MeasuredGain(NamedTuple):
+    """A measured gain, with the bounds of its 95 % confidence interval."""
+
+    gain: Gain
+    value: float
+    low: float
+    high: float
+
+    @property
+    def half_width(self) -> float:
+        """The half-width of the confidence interval."""
+        return (self.high - self.low) / 2
+
+    @property
+    def means(self) -> tuple[float, float] | None:
+        """The mean rewards by context and of the single option; None without them."""
+        pair = self.gain.means
+        return (pair[0].value, pair[-1].value) if pair else None
+
+    @property
+    def text(self) -> str:
+        """The value and the confidence interval as text."""
+        digits = choose_decimals(self.half_width)
+        return f"{self.value:+z,.{digits}f} (95 % interval {self.low:z,.{digits}f} to {self.high:z,.{digits}f})"
+
+
+def as_measured_gain(gain: Gain | None) -> MeasuredGain | None:
+    """Return a gain as a measured gain; None if it was not measured."""
+    if gain is None or gain.value is None or gain.low is None or gain.high is None:
+        return None
+    return MeasuredGain(gain, gain.value, gain.low, gain.high)
+
+
+def measured_headline(findings: AnswerFacts, measured: MeasuredGain, features: str) -> Headline:
+    """Return the headline of the measured gain of choosing by features over the best single option."""
+    option = shorten(measured.gain.arm)
+    figures = measured.gain.arm, measured.value, measured.low, measured.high
+    means_text = ""
+    if measured.means:
+        policy, constant = (format_mean(mean, measured.half_width) for mean in measured.means)
+        means_text = f", a mean reward of {policy} instead of {constant}"
+    if measured.low > 0:
+        comparison = f"{option} for everybody, the best single option as far as is known"
+        text = f"Choosing by context gives {measured.text} above {comparison}: measured{means_text}."
+        confidence_label = choose_confidence_label(NormalDist().cdf(_QUANTILE * measured.value / measured.half_width))
+        return Headline("rules", findings.phrase(f"choose by {features}. {text}"), confidence_label, None, *figures)
+    if measured.high < 0:
+        text = f"Choosing by {features} as was learned gives {measured.text} beside it: measured{means_text}."
+        sentence = findings.phrase(f"give everybody {option}. {text}")
+        return Headline("one arm", sentence, "almost certain", measured.gain.arm)
+    doubt = f"it is not known whether choosing by {features} is better than {option} for everybody"
+    return Headline("rules", findings.phrase(f"{doubt}: {measured.text} was measured."), "not known", None, *figures)
+
+
+def find_gain_above_chance(answer: Answer) -> Estimate | None:
+    """Return the estimated gain of choosing by context over random options, if it was measured."""
+    estimates = (estimate for part in answer.all_of(Intervals) for estimate in part.estimates)
+    return next((estimate for estimate in estimates if estimate.name == ABOVE_CHANCE), None)
+
+
+def warn_of_chance_level(answer: Answer) -> tuple[str, ...]:
+    """Warn if the measured mean of the single option does not exceed that of random options."""
+    measured, chance = as_measured_gain(answer.gain), find_gain_above_chance(answer)
+    if measured is None or chance is None:
+        return ()
+    # Among equal options a wrong guess usually differs by less than a quarter of the interval.
+    if measured.value - chance.value <= (chance.high - chance.low) / 4:
+        return ()
+    option = shorten(measured.gain.arm)
+    return (f"As measured, {option} for everybody earns no more than options by chance: another may be the best one.",)
+
+
+def suggest_measurement(spec: ArmsSpec) -> tuple[str, ...]:
+    """Describe which participants will measure the gain, or the setting for that; empty if it is impossible."""
+    table = spec.experiment
+    if not spec.capabilities.further_questions or table.reports_per_person > 1:
+        return ()
+    if spec.gain_people:
+        return (f"The gain is what the model expects; the last {format_count(spec.gain_people)} will measure it.",)
+    share = max(_DEFAULT_SHARE, math.ceil(_PERCENT * spec.min_gain_participants / table.horizon) / _PERCENT)
+    if share > _MAX_SHARE:
+        return (f"Nobody measured the gain: that takes {format_count(2 * spec.min_gain_participants)} in all.",)
+    participants = f"the last {share:.0%} of the people do, in the next experiment"
+    setting = f"With experiment.evaluation_fraction = {share:g} {participants}"
+    return (f"Nobody measured the gain: it is what the model expects. {setting}.",)
+
 
 _GAIN_DIGITS = 6
 _MAX_FACTOR = 50  # the largest multiple of the current participants that is named
@@ -54,7 +157,6 @@ def add_context_findings(
 
 
 def _expected_gain(findings: AnswerFacts, forecast: RewardForecast, advantage: Advantage) -> Gain:
-    """Return the expected gain of choosing by context over the best single option, without figures if unknown."""
     option, radius = findings.spec.options[forecast.best_constant], advantage.half_width
     if not math.isfinite(radius):
         return Gain(option, None, None, None, findings.answer.people)
@@ -63,7 +165,6 @@ def _expected_gain(findings: AnswerFacts, forecast: RewardForecast, advantage: A
 
 
 def _expected_means(findings: AnswerFacts, forecast: RewardForecast) -> tuple[float, float]:
-    """Return the expected mean rewards by context and of the best single option, within their bounds."""
     rows, weights, reward = np.arange(len(forecast.chosen)), forecast.population.weights, findings.spec.reward
     means_by_policy = forecast.means[rows, forecast.chosen], forecast.means[:, forecast.best_constant]
     policy, constant = (min(max(float(weights @ means), reward.low), reward.high) for means in means_by_policy)
@@ -128,6 +229,5 @@ def _suggest_size(base: Conclusion, advantage: Advantage, rules: Rules) -> tuple
 
 
 def _rule_features(rules: Rules) -> str:
-    """Return the names of the features in the conditions of rules, as text."""
     names = dict.fromkeys(condition.feature for rule in rules.rules for condition in rule.where)
     return join_words([shorten(name) for name in names], "and")

@@ -8,8 +8,14 @@ from privateer_core.answer.conclusion import ConfidenceLabel, Headline, NoRelati
 from privateer_core.answer.estimates import Effect, Estimate, MeasuredRate
 from privateer_core.answer.parts import Recommendations
 from privateer_core.spec.spec import Spec
-from privateer_server.conclusions.number_format import AnswerFacts, format_count, format_difference, format_mean
-from privateer_server.conclusions.rule_words import REST, shorten
+from privateer_server.conclusions.texts import (
+    REST,
+    AnswerFacts,
+    format_count,
+    format_difference,
+    format_mean,
+    shorten,
+)
 
 _DECIDED: Final[ConfidenceLabel] = "decided"
 _AGAINST_CONTROL: Final[ConfidenceLabel] = "decided against the control"
@@ -65,7 +71,6 @@ def effects_headline(findings: AnswerFacts, rules: Rules | None, baseline: Estim
 
 
 def _find_common_option(findings: AnswerFacts, rules: Rules | None) -> str | None:
-    """Return the option that all participants get; None if the answer recommends none."""
     if rules:
         return rules.rules[0].arm
     recommended = findings.answer.first_of(Recommendations)
@@ -89,7 +94,6 @@ def _new_option_headline(findings: AnswerFacts, effect: Effect, baseline: Estima
 
 
 def _describe_decision(findings: AnswerFacts, name: str) -> str:
-    """Describe against which other options an option is decided to be better."""
     recommended = findings.answer.first_of(Recommendations)
     if len(findings.spec.options) == _PAIR_SIZE or recommended is None or recommended.rules[0].is_decided:
         return "That is decided."
@@ -147,7 +151,6 @@ def _segment_headline(findings: AnswerFacts, rules: Rules, baseline: Estimate | 
 
 
 def _describe_rule(rule: Rule, rules: Rules, control: str) -> str:
-    """Describe a rule: its participants, their share by which source, and whether it is decided."""
     population = f"to {rule.people}" if rule.people == REST else f"where {rule.people}"
     open_text = "kept, as nothing is decided to be better there" if rule.arm == control else "not decided"
     decision = _DECISION_TEXTS.get(rule.confidence_label, open_text)
@@ -163,7 +166,6 @@ def _find_leading_effect(overall_effects: Sequence[Effect]) -> Effect | None:
 
 
 def _describe_effect(effect: Effect, control: str, baseline: Estimate | None) -> str:
-    """Describe the effect of an option, against which mean."""
     assert effect.value is not None
     text = f"{effect.value:+z.3g}" if effect.low is None else format_difference(effect.value, effect.low, effect.high)
     if baseline is None:
@@ -177,7 +179,6 @@ def _describe_effect(effect: Effect, control: str, baseline: Estimate | None) ->
 
 
 def _describe_segment_effects(findings: AnswerFacts) -> str:
-    """Describe how many effects in segments are decided, and with which sign."""
     group_effects = [effect for effect in findings.answer.effects if effect.group is not None]
     if not group_effects:
         return ""

@@ -9,8 +9,14 @@ from privateer_core.answer.estimates import Estimate
 from privateer_core.answer.facts import Table
 from privateer_core.answer.policy_view import Coefficients, Point
 from privateer_core.spec.arms import ArmsSpec
-from privateer_server.conclusions.number_format import AnswerFacts, format_count, format_difference, format_mean
-from privateer_server.conclusions.rule_words import format_number, shorten
+from privateer_server.conclusions.texts import (
+    AnswerFacts,
+    format_count,
+    format_difference,
+    format_mean,
+    format_number,
+    shorten,
+)
 
 _MAX_LISTED = 6  # the number of coordinates or features that a sentence names
 _MAX_FACTOR = 50

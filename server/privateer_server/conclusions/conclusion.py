@@ -11,7 +11,7 @@ from privateer_core.answer.facts import Table
 from privateer_core.answer.parts import DriftTest, Gain, GuardrailEffects, Losses
 from privateer_core.answer.policy_view import Coefficients, Point, PolicyView
 from privateer_core.spec.spec import Spec
-from privateer_server.conclusions.by_context import add_context_findings
+from privateer_server.conclusions.by_context import add_context_findings, find_gain_above_chance, warn_of_chance_level
 from privateer_server.conclusions.by_effects import (
     effects_headline,
     estimate_baseline,
@@ -25,19 +25,13 @@ from privateer_server.conclusions.by_estimates import (
     set_headline,
     suggest_size,
 )
-from privateer_server.conclusions.measured_gain import find_gain_above_chance, warn_of_chance_level
-from privateer_server.conclusions.number_format import AnswerFacts, format_count, format_difference
-from privateer_server.conclusions.rule_words import format_number, shorten
 from privateer_server.conclusions.rules import RULE_DIGITS
+from privateer_server.conclusions.texts import AnswerFacts, format_count, format_difference, format_number, shorten
 from privateer_server.rounds.loop import Schedule, Step
 
 
 def conclude(schedule: Schedule, step: Step, answer: Answer) -> Conclusion:
-    """Return the conclusion from an answer.
-
-    step: the step of the open round, or the last step, with the learner's current state.
-    answer: the learner's answer, with the reason of the end if the experiment is over.
-    """
+    """Return the conclusion from a learner's answer, at the step of the open or last round."""
     spec = schedule.spec
     base_conclusion = Conclusion(
         headline=Headline("nothing yet", _describe_missing_result(step, answer), "not known"),
@@ -79,7 +73,6 @@ def describe_privacy_cost(spec: Spec) -> PrivacyCost:
 
 
 def _list_warnings(answer: Answer) -> Iterator[str]:
-    """Yield warnings of an answer: changed guardrails, and drifting rewards."""
     for part in answer.all_of(GuardrailEffects):
         for effect in part.effects:
             if effect.is_decided and effect.value is not None:
@@ -169,7 +162,6 @@ def _align_rule(rules: Rules | None, headline: Headline, effects: Sequence[Effec
 def _add_scores_headline(
     conclusion: Conclusion, findings: AnswerFacts, policy: PolicyView, gain: Gain | None
 ) -> Conclusion:
-    """Add the headline and gain of a policy that scores options by features to a conclusion."""
     policy_content = policy.shows
     headline = scores_headline(findings, policy_content if isinstance(policy_content, Coefficients) else None)
     means = None if gain is None or not gain.means else (gain.means[0].value, gain.means[-1].value)

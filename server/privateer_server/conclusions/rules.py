@@ -20,7 +20,7 @@ from privateer_core.spec.context import find_inhabited_boxes
 from privateer_core.spec.features import Feature
 from privateer_server.conclusions.feature_parts import FeaturePart, build_feature_parts
 from privateer_server.conclusions.rule_search import MIN_GAIN_KEPT, RuleList, SearchedRule, search_rules
-from privateer_server.conclusions.rule_words import describe_parts
+from privateer_server.conclusions.texts import describe_parts
 
 _N_PARTICIPANTS: Final = 4096
 _MIN_PER_BOX: Final = 4
@@ -39,12 +39,7 @@ class Population:
 
 
 def spread_over_boxes(features: Mapping[str, Feature], lower: Array, upper: Array, shares: Array) -> Population:
-    """Return a population spread evenly over boxes, by a deterministic sequence.
-
-    features: the spec's features, which define the possible contexts.
-    lower, upper (boxes, columns): corners.
-    shares (boxes,): the share of participants in each.
-    """
+    """Return a population with these shares of boxes, spread evenly in each by a deterministic sequence."""
     rows = np.flatnonzero(find_inhabited_boxes(features, lower, upper) & (shares > 0))
     n_per_box = max(_MIN_PER_BOX, _N_PARTICIPANTS // max(1, len(rows)))
     boxes = np.repeat(rows, n_per_box)
@@ -187,11 +182,7 @@ def find_arm_rules(
     forecast: RewardForecast,
     min_gain_kept: float = MIN_GAIN_KEPT,
 ) -> Rules:
-    """Find the rules that summarize which arm a policy gives to whom in its reference population.
-
-    bounds: the bounds of rewards, to which means are clipped.
-    min_gain_kept: the share of the policy's gain that rules must keep, if seven can.
-    """
+    """Find the rules that summarize a policy; they keep ``min_gain_kept`` of its gain, if seven can."""
     population, means, expected = forecast.population, forecast.means, forecast.expected
     edges, is_tested = (expected.lower, expected.upper), expected.decided is not None
     # Tests decide the policy, regardless of estimates: its rules must agree with it for all participants.
@@ -218,7 +209,6 @@ def find_arm_rules(
 
 
 def _mismatch_text(rule_list: RuleList, forecast: RewardForecast) -> str:
-    """Describe the share of participants for whom rules differ from the decisions of tests."""
     if forecast.expected.decided is None:
         return ""
     assigned = np.array([rule.arm for rule in rule_list.rules])[rule_list.first]
@@ -227,7 +217,6 @@ def _mismatch_text(rule_list: RuleList, forecast: RewardForecast) -> str:
 
 
 def _merge_parts(rule: SearchedRule, parts: Sequence[FeaturePart]) -> list[FeaturePart]:
-    """Return the parts of a rule, intersected by feature."""
     names = dict.fromkeys(parts[index].name for index in rule.parts)
     return [reduce(and_, (parts[index] for index in rule.parts if parts[index].name == name)) for name in names]
 

@@ -18,9 +18,9 @@ from privateer_core.wire.publication import decode_publication
 from privateer_server.algorithms import LEARNERS
 from privateer_server.data import Data, open_data
 from privateer_server.experiments.experiment import Experiment, ExperimentLoader, find_experiment_refusals
-from privateer_server.rounds.closing import Recovery, RoundPublisher
 from privateer_server.rounds.loop import Schedule
 from privateer_server.rounds.open_round import OpenRound, first_unused_version, open_first_round, with_deadlines
+from privateer_server.rounds.succession import Recovery, RoundPublisher
 from privateer_server.settings import ServerSettings
 from privateer_server.store.records import TRANSIENT_ERRORS, ExperimentRecord, LogLine, ShufflerKey
 
@@ -133,12 +133,7 @@ class Experiments:
     async def create(
         self, spec: Spec, operator: str, start: Start | None = None, is_same: Callable[[Experiment], bool] | None = None
     ) -> tuple[Experiment, bool]:
-        """Create the experiment of a spec unless it exists; return it, and whether it is new; refuse a name in use.
-
-        operator: the requesting operator's name in logs.
-        start: its initial state, if another experiment has learned it.
-        is_same: whether an existing experiment is the requested one; by default it is if its spec is the same.
-        """
+        """Create an experiment unless it exists, by ``is_same`` or an equal spec; return it, and whether it is new."""
         async with self._creation_lock:
             with suppress(NotFound):
                 await self.find(spec.name)

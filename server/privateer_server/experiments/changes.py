@@ -6,16 +6,20 @@ reads it at its start.
 """
 
 from abc import abstractmethod
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Literal, NamedTuple, Protocol, Self, TypeAlias
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Literal, NamedTuple, Self, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic.fields import FieldInfo
 
+from privateer_core.errors import SpecError
 from privateer_core.experiment_status import Status, statuses_before
 from privateer_server.store.records import PAUSED, STOPPED, Plan
 
 if TYPE_CHECKING:
+    from privateer_core.spec.arms import ArmsSpec
     from privateer_core.spec.spec import Spec
+    from privateer_server.experiments.executor import ExperimentPlanner
 
 Verb: TypeAlias = Literal["pause", "resume", "extend", "stop", "retire-arm", "add-arm", "clone", "delete"]
 _MAX_SECONDS: Final = 31_536_000.0
@@ -76,7 +80,6 @@ class Change(BaseModel):
 
 
 def _build_field_row(name: str, change: type[Change]) -> dict[str, Any]:
-    """Return the description of a field in the dashboard's form of a change."""
     field = change.model_fields[name]
     kind = "text" if field.annotation is str else "number"
     return {
@@ -96,19 +99,6 @@ def find_limit(field: FieldInfo, kind: Literal["ge", "le"]) -> float | None:
     return next((getattr(constraint, kind) for constraint in field.metadata if hasattr(constraint, kind)), None)
 
 
-class Planner(Protocol):
-    """A maker of plans for an experiment in its current state; each method returns None if nothing changes."""
-
-    def plan_hold(self, hold: str, round_ends_in_seconds: float | None) -> Plan | None:
-        """Plan that no participants are invited until `plan_resume`, or for good."""
-
-    def plan_resume(self) -> Plan | None:
-        """Plan that participants are invited again."""
-
-    def plan_new_spec(self, change: "SpecChange") -> Plan | None:
-        """Plan the publication of another spec."""
-
-
 class PlannedChange(Change):
     """A change of an experiment's plan, which its next publication carries out."""
 
@@ -123,7 +113,7 @@ class PlannedChange(Change):
         return ""
 
     @abstractmethod
-    def apply(self, planner: "Planner") -> Plan | None:
+    def apply(self, planner: "ExperimentPlanner") -> Plan | None:
         """Return the changed plan of an experiment; None if the change has no effect."""
 
 
@@ -141,7 +131,7 @@ class Pause(PlannedChange):
     )
     seconds: Seconds = _seconds_field(None)
 
-    def apply(self, planner: "Planner") -> Plan | None:
+    def apply(self, planner: "ExperimentPlanner") -> Plan | None:
         """Hold the experiment."""
         return planner.plan_hold(PAUSED, self.seconds)
 
@@ -157,7 +147,7 @@ class Resume(PlannedChange):
         learned="Everything is kept; the next round starts from what is known.",
     )
 
-    def apply(self, planner: "Planner") -> Plan | None:
+    def apply(self, planner: "ExperimentPlanner") -> Plan | None:
         """Resume the experiment."""
         return planner.plan_resume()
 
@@ -179,7 +169,7 @@ class SpecChange(PlannedChange):
     def apply_to_spec(self, spec: "Spec") -> "Spec":
         """Return the changed spec; the same spec if the change has no effect."""
 
-    def apply(self, planner: "Planner") -> Plan | None:
+    def apply(self, planner: "ExperimentPlanner") -> Plan | None:
         """Plan the new spec."""
         return planner.plan_new_spec(self)
 
@@ -213,8 +203,6 @@ class Extend(SpecChange):
 
     def apply_to_spec(self, spec: "Spec") -> "Spec":
         """Set the horizon."""
-        from privateer_server.experiments.spec_changes import extend_horizon
-
         return extend_horizon(spec, self.horizon)
 
 
@@ -235,7 +223,7 @@ class Stop(PlannedChange):
         0.0, "Without a number it ends at once. With one it waits so long for those who chose before."
     )
 
-    def apply(self, planner: "Planner") -> Plan | None:
+    def apply(self, planner: "ExperimentPlanner") -> Plan | None:
         """Hold the experiment for good."""
         return planner.plan_hold(STOPPED, self.seconds)
 
@@ -269,8 +257,6 @@ class RetireArm(SpecChange):
 
     def apply_to_spec(self, spec: "Spec") -> "Spec":
         """Retire the arm."""
-        from privateer_server.experiments.spec_changes import retire_arm
-
         return retire_arm(spec, self.arm)
 
 
@@ -300,9 +286,72 @@ class AddArm(SpecChange):
 
     def apply_to_spec(self, spec: "Spec") -> "Spec":
         """Add the arm."""
-        from privateer_server.experiments.spec_changes import add_arm
-
         return add_arm(spec, self.arm)
+
+
+def extend_horizon(spec: "Spec", horizon: int) -> "Spec":
+    """Return the spec with a longer horizon; refuse a shorter one."""
+    old_horizon = spec.experiment.horizon
+    if horizon < old_horizon:
+        detail = f"must be at least the {old_horizon} that it is"
+        raise SpecError(detail, field="experiment.horizon", remedy="raise it, or stop the experiment")
+    return _change_tables(spec, lambda tables: tables["experiment"].update(horizon=horizon))
+
+
+def add_arm(spec: "Spec", arm: str) -> "Spec":
+    """Return the spec with an arm appended; an existing arm changes nothing; refuse the name of a retired arm."""
+    table = _require_arms_spec(spec).experiment
+    if arm in table.retired_arms:
+        detail = "an arm of this name was retired, and reports about it still count for it"
+        raise SpecError(detail, field="arm", remedy="choose another name")
+    if arm in table.arms:
+        return spec
+
+    def add(tables: dict[str, Any]) -> None:
+        tables["experiment"]["arms"].append(arm)
+        for source in tables["sources"]:
+            source["shares"].append(0.0)  # the arm was not played before
+
+    return _change_tables(spec, add)
+
+
+def retire_arm(spec: "Spec", arm: str) -> "Spec":
+    """Return the spec with an arm retired; a retired arm changes nothing; refuse to leave fewer than two."""
+    from privateer_core.spec.arms import ARMS_MIN
+
+    table = _require_arms_spec(spec).experiment
+    if arm not in table.arms:
+        raise SpecError("is not an arm of the experiment", field="arm", remedy="see experiment.arms")
+    if arm in table.retired_arms:
+        return spec
+    if len(table.arms) - len(table.retired_arms) <= ARMS_MIN:
+        detail = f"at least {ARMS_MIN} arms must be left"
+        raise SpecError(detail, field="arm", remedy="add an arm first, or stop the experiment")
+    return _change_tables(spec, lambda tables: tables["experiment"].update(retired_arms=[*table.retired_arms, arm]))
+
+
+def with_name(spec: "Spec", name: str, horizon: int | None = None) -> "Spec":
+    """Return the spec with another experiment name, and optionally another horizon."""
+    values = {"name": name} | ({} if horizon is None else {"horizon": horizon})
+    return _change_tables(spec, lambda tables: tables["experiment"].update(values))
+
+
+def _require_arms_spec(spec: "Spec") -> "ArmsSpec":
+    """Return the spec, or refuse the change if its algorithm has no named arms."""
+    from privateer_core.spec.arms import ArmsSpec  # the command line loads this module, and no arrays
+
+    if not isinstance(spec, ArmsSpec):
+        detail = "an experiment of this algorithm has no arms by name"
+        raise SpecError(detail, field="arm", remedy="stop it, and create another experiment with the options wanted")
+    return spec
+
+
+def _change_tables(spec: "Spec", change: Callable[[dict[str, Any]], Any]) -> "Spec":
+    from privateer_core.algorithms import parse_spec
+
+    tables = spec.model_dump(mode="json", exclude_none=True)
+    change(tables)
+    return parse_spec(tables)
 
 
 class Clone(Change):

@@ -8,28 +8,35 @@ import asyncio
 import logging
 import secrets
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import fields, is_dataclass, replace
 from typing import Any, Final, NamedTuple
 
+import numpy as np
+
+from privateer_core.algorithms import parse_spec
+from privateer_core.answer.export import read_export
 from privateer_core.clock import Clock
-from privateer_core.errors import Conflict, NotFound, SpecError, Unavailable
+from privateer_core.codec import decode
+from privateer_core.errors import Conflict, NotFound, PrivateerError, SpecError, Unavailable
 from privateer_core.experiment_status import Status
 from privateer_core.policies.gain_policy import check_policy
 from privateer_core.privacy.terms import calibrate
 from privateer_core.privacy.terms_verification import BATCH_MAX
 from privateer_core.serving.admission import raise_refusals
 from privateer_core.serving.logs import log_event
+from privateer_core.spec.spec import Spec
+from privateer_server.algorithms import learner_for
 from privateer_server.data import Data
 from privateer_server.experiments.catalog import Experiments, Start
-from privateer_server.experiments.changes import Clone, Delete, PlannedChange, SpecChange
+from privateer_server.experiments.changes import Clone, Delete, PlannedChange, SpecChange, with_name
 from privateer_server.experiments.experiment import Experiment, measure_experiment
-from privateer_server.experiments.spec_changes import with_name
 from privateer_server.intake.intake import Intake
 from privateer_server.rounds.loop import Schedule
 from privateer_server.rounds.open_round import read_schedule, with_deadlines
 from privateer_server.settings import ServerSettings
 from privateer_server.store.records import STOPPED, TRANSIENT_ERRORS, LogLine, OutdatedState, Plan, PlanBasis
 
+_EXPORT_FIELD: Final = "warm_start"
 _log = logging.getLogger("privateer.server")
 _ROUND_CLOSING: Final = Unavailable("the round is just closing", remedy="send the same change again")
 _STORE_FAILED: Final = Unavailable("the server cannot store changes now", remedy="send the same change again later")
@@ -249,3 +256,38 @@ class ChangeExecutor:
         for key in keys:
             self._data.keys.destroy(key)
         self._data.store.delete(name, line)
+
+
+def start_from_export(document: dict[str, Any]) -> Start:
+    """Return the start of an experiment with the learned state of an export."""
+    export = read_export(document, _EXPORT_FIELD)
+    old_spec = parse_spec(export.spec)
+    detail = f"warm start from {old_spec.name} at version {export.version}"
+    return Start(lambda schedule: _read_initial_state(schedule, old_spec, export.state_bytes), "create", detail)
+
+
+def _read_initial_state(schedule: Schedule, old_spec: Spec, encoded: bytes) -> Any:
+    """Decode an untrusted learner state, and check that it leads to a valid policy."""
+    if old_spec.algorithm.name != schedule.spec.algorithm.name:
+        detail = "differs from that of the experiment to begin with"
+        raise SpecError(detail, field="algorithm.name", remedy="make it the same, or begin without")
+    try:
+        state = decode(encoded, learner_for(old_spec).state_type)
+        initial_state = schedule.learner.start_from_state(learner_for(old_spec).extract_learned_state(state), old_spec)
+        if _has_nan(state):
+            raise ValueError("not a number")
+        check_policy(schedule.open(0, 1, initial_state).policy, schedule.spec)
+        schedule.learner.answer(initial_state)
+    except SpecError:
+        raise
+    except (PrivateerError, ValueError, TypeError, IndexError, ArithmeticError, AttributeError, AssertionError):
+        raise SpecError("its state does not fit its spec", field=_EXPORT_FIELD, remedy="export it again") from None
+    return initial_state
+
+
+def _has_nan(value: Any) -> bool:
+    if is_dataclass(value):
+        return any(_has_nan(getattr(value, state_field.name)) for state_field in fields(value))
+    if isinstance(value, tuple | list):
+        return any(map(_has_nan, value))
+    return isinstance(value, np.ndarray | float) and bool(np.isnan(value).any())

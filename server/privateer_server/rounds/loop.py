@@ -36,11 +36,7 @@ class Schedule:
         return self.spec.model_dump_json().encode()
 
     def open(self, seed: int, version: int = 1, initial_state: Any = None) -> Step:
-        """Open the first round.
-
-        seed: public, 63 bits.
-        initial_state: the state to begin with; by default the learner's state before any report.
-        """
+        """Open the first round, with a public seed of 63 bits, by default in the learner's state before any report."""
         state = self.learner.start(seed) if initial_state is None else initial_state
         return self.learner.open_next_round(state, version, seed)
 
@@ -78,10 +74,7 @@ class Schedule:
         return bool(window) and not (learns or is_drawn or self.has_failed(step))
 
     def open_drain_round(self, step: Step, seed: int) -> Step:
-        """Open a further round for late reports, as large as the first, before a step that cannot take them.
-
-        It has no participants if the learner has no use for more reports.
-        """
+        """Open a further round for late reports, as large as the first; without participants if none are needed."""
         # It is the round that the learner would open if that many participants were left.
         spec, knowledge = self.spec.learning, self.learner.extract_learned_state(step.state)
         # Participants of a gain measurement, of a shorter experiment, are not the learner's participants.

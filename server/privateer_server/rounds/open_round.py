@@ -302,12 +302,7 @@ def restore_round(
     plan: Plan = NO_PLAN,
     cached: Schedule | None = None,
 ) -> OpenRound | None:
-    """Return a stored round without its reports; None if it takes reports and its key or its sums are lost.
-
-    find_decryptor: returns the decryptor of a public key, if it exists.
-    plan: the operator's plan from the next publication on.
-    cached: a schedule of the experiment, which is reused if its spec is the same.
-    """
+    """Return a stored round without its reports; None if it takes reports and its key or its sums are lost."""
     blank = restore_without_sums(stored, plan, cached)
     if not blank.round.batch_size:
         return blank

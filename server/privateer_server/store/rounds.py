@@ -11,22 +11,11 @@ from typing_extensions import override
 from privateer_core.codec import decode, encode
 from privateer_core.serving.store.database import Database, DriverStatement, insert
 from privateer_server.intake.decryption import REPORT_ID_SIZE
+from privateer_server.store import schema as tables
 from privateer_server.store.records import ExperimentState, Leaf, LogLine, OutdatedState, Plan, RoundRecord, RoundUpdate
-from privateer_server.store.schema import (
-    ANSWERS,
-    CLOSERS,
-    EXPERIMENTS,
-    JOINED_IDS,
-    LEAVES,
-    LOG,
-    PARTS,
-    ROUNDS,
-    SINGLE_IDS,
-    SPENT_TOKENS,
-)
 
-_SELECT_JOINED_IDS: Final = select(JOINED_IDS.c.ids).where(
-    JOINED_IDS.c.experiment == bindparam("name"), JOINED_IDS.c.version == bindparam("number")
+_SELECT_JOINED_IDS: Final = select(tables.JOINED_IDS.c.ids).where(
+    tables.JOINED_IDS.c.experiment == bindparam("name"), tables.JOINED_IDS.c.version == bindparam("number")
 )
 _INSERT_JOINED_IDS: Final = DriverStatement("INSERT INTO report_ids VALUES (:name, :number, :ids)")
 _FIND_IDS: Final = """
@@ -61,7 +50,7 @@ class ReportIds(ABC):
 class IdsInMemory(ReportIds):
     """The report ids of a single server, which reads the ids of a round once and caches them in memory."""
 
-    table = JOINED_IDS
+    table = tables.JOINED_IDS
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -100,7 +89,7 @@ class IdsInMemory(ReportIds):
 class SharedIds(ReportIds):
     """The report ids of servers that share their data, which query the ids of the reports at hand."""
 
-    table = SINGLE_IDS
+    table = tables.SINGLE_IDS
 
     @override
     def counted_ids(self, db: Connection | None, experiment: str, version: int, reports: Sequence[bytes]) -> Set[bytes]:
@@ -178,16 +167,18 @@ class RoundWriter:
 
     def insert_round(self, db: Connection, experiment: str, record: RoundRecord) -> None:
         """Add a round and its leaf of the public log."""
-        db.execute(insert(ROUNDS).values(experiment=experiment, **asdict(record)))
+        db.execute(insert(tables.ROUNDS).values(experiment=experiment, **asdict(record)))
         self.append_missing_leaves(db, [Leaf(experiment, record.version, record.digest)])
 
     def append_missing_leaves(self, db: Connection, leaves: Sequence[Leaf]) -> None:
         """Append leaves to the log unless the log has them already."""
         self._database.lock(db, _PUBLISH_LOCK)
         for leaf in leaves:
-            if not db.execute(select(LEAVES.c.position).where(in_round(LEAVES, leaf.experiment, leaf.version))).first():
-                end = db.execute(select(func.coalesce(func.max(LEAVES.c.position), 0))).scalar_one()
-                db.execute(insert(LEAVES).values(position=end + 1, **asdict(leaf)))
+            if not db.execute(
+                select(tables.LEAVES.c.position).where(in_round(tables.LEAVES, leaf.experiment, leaf.version))
+            ).first():
+                end = db.execute(select(func.coalesce(func.max(tables.LEAVES.c.position), 0))).scalar_one()
+                db.execute(insert(tables.LEAVES).values(position=end + 1, **asdict(leaf)))
 
     def _apply_update(self, db: Connection, change: RoundUpdate) -> None:
         """Add the counts and rows of a change to an open round; refuse it if the round takes no more reports."""
@@ -207,34 +198,36 @@ class RoundWriter:
         if change.report_ids:
             self._ids.add(db, change)
         if change.tokens:
-            db.execute(insert(SPENT_TOKENS), [token._asdict() for token in change.tokens])
+            db.execute(insert(tables.SPENT_TOKENS), [token._asdict() for token in change.tokens])
         if change.answers:
             answers = [{**key, "digest": digest, "answer": answer} for digest, answer in change.answers.items()]
-            db.execute(insert(ANSWERS), answers)
+            db.execute(insert(tables.ANSWERS), answers)
         if change.refused:
             refusals = change.refused.items()
             db.execute(_UPSERT_REFUSALS, [{**key, "reason": reason, "count": count} for reason, count in refusals])
         if change.closer:
             closer = asdict(change.closer)
-            statement = insert(CLOSERS).values(**key, **closer)
+            statement = insert(tables.CLOSERS).values(**key, **closer)
             db.execute(statement.on_conflict_do_update(index_elements=["experiment", "version"], set_=closer))
 
     def _publish_following(self, db: Connection, change: RoundUpdate, following: RoundRecord) -> None:
         """Close a round and insert the next, unless that is done; an operator's changes are effective from it."""
         name, closed_key = change.experiment, (change.experiment, change.version)
-        plan = db.execute(select(EXPERIMENTS.c.plan).where(EXPERIMENTS.c.name == name)).scalar_one_or_none()
+        plan = db.execute(
+            select(tables.EXPERIMENTS.c.plan).where(tables.EXPERIMENTS.c.name == name)
+        ).scalar_one_or_none()
         if plan is None:
             raise OutdatedState("the experiment was deleted")
-        digest_query = select(ROUNDS.c.digest).where(in_round(ROUNDS, name, following.version))
+        digest_query = select(tables.ROUNDS.c.digest).where(in_round(tables.ROUNDS, name, following.version))
         if db.execute(digest_query).scalar_one_or_none() == following.digest:
             return
         closed_values = {"taken": change.taken, "given_up": not change.taken, "state": b"", "total": b""}
-        db.execute(update(ROUNDS).where(in_round(ROUNDS, *closed_key)).values(closed_values))
-        for table in (PARTS, self._ids.table):
+        db.execute(update(tables.ROUNDS).where(in_round(tables.ROUNDS, *closed_key)).values(closed_values))
+        for table in (tables.PARTS, self._ids.table):
             db.execute(delete(table).where(in_round(table, *closed_key)))
         self.insert_round(db, name, following)
         db.execute(update_experiment(name).values(plan=encode(decode(plan, Plan).after_publication)))
-        pending_lines = update(LOG).where(LOG.c.experiment == name, LOG.c.since.is_(None))
+        pending_lines = update(tables.LOG).where(tables.LOG.c.experiment == name, tables.LOG.c.since.is_(None))
         db.execute(pending_lines.values(since=following.version))
         self.notify(db, name)
 
@@ -251,9 +244,9 @@ def in_round(table: Table, experiment: str, version: int) -> ColumnElement[bool]
 
 def update_experiment(name: str) -> Update:
     """Return an UPDATE statement for an experiment's row, without values."""
-    return update(EXPERIMENTS).where(EXPERIMENTS.c.name == name)
+    return update(tables.EXPERIMENTS).where(tables.EXPERIMENTS.c.name == name)
 
 
 def insert_log_line(db: Connection, experiment: str, line: LogLine) -> None:
     """Add a line to the log of an experiment."""
-    db.execute(insert(LOG).values(experiment=experiment, **asdict(line)))
+    db.execute(insert(tables.LOG).values(experiment=experiment, **asdict(line)))

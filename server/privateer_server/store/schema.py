@@ -45,7 +45,6 @@ def _blob(name: str) -> Column[bytes]:
 
 
 def _single_row_key() -> Column[int]:
-    """Return the primary key column of a table of one row."""
     return Column("id", Integer, primary_key=True, autoincrement=False)
 
 

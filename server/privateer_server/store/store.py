@@ -183,10 +183,7 @@ class Store:
         return self._leases.hold(experiment) if self.is_shared else nullcontext(True)
 
     def claim(self, experiment: str, shuffler: str, signed_at: float) -> bool:
-        """Record a shuffler's claim of an experiment; False after another's claim, or a release since ``signed_at``.
-
-        signed_at: when the shuffler signed the claim, in seconds since 1970.
-        """
+        """Record a shuffler's claim, signed at a time; False after another's claim, or a release since then."""
         is_free = EXPERIMENTS.c.shuffler.in_(["", shuffler])
         statement = update_experiment(experiment).where(is_free, EXPERIMENTS.c.released_at < signed_at)
         with self._database.transaction() as db:
@@ -329,20 +326,17 @@ class Store:
         self._database.close()
 
     def _lock_and_read_states(self, db: Connection, names: Sequence[str]) -> dict[str, ExperimentState]:
-        """Lock experiments in the order of their names, and return their states."""
         if self.is_shared:
             db.execute(_LOCK, {"names": names})
         return _read_named_states(db, names)
 
 
 def _insert_if_absent(db: Connection, table: Table, row: dict[str, Any]) -> bool:
-    """Insert a row unless its key exists, and return whether it was inserted."""
     statement = insert(table).values(row).on_conflict_do_nothing().execution_options(preserve_rowcount=True)
     return db.execute(statement).rowcount == 1
 
 
 def _read_named_states(db: Connection, names: Sequence[str]) -> dict[str, ExperimentState]:
-    """Return the states of experiments by name, without those that do not exist."""
     states = {}
     for name in names:  # names are few, and Core runs a statement with a list slowly
         states.update(_read_states(db, _SELECT_STATE, name=name))

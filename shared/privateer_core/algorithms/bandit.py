@@ -124,7 +124,6 @@ class BanditSpec(ArmsSpec):
 
     @classmethod
     def _example(cls, privacy: Any, arms: tuple[str, ...] = ("a", "b", "c"), **algorithm: Any) -> Self:
-        """Return a small instance with this promise, these arms and these keys of ``[algorithm]``."""
         experiment = {"name": "test", "arms": list(arms), "horizon": 6_000, "round_size": 1000}
         tables = {"experiment": experiment, "privacy": privacy, "algorithm": {"name": "bandit", **algorithm}}
         return parse_section(cls, tables)

@@ -204,7 +204,6 @@ class PhasedSpec(Spec):
 
     @classmethod
     def _example(cls, privacy: Mapping[str, Any], honest_fraction: float = 0.6, **algorithm: Any) -> Self:
-        """Return a small instance with 30 actions, this promise and these keys of ``[algorithm]``."""
         batch_keys = {"min_batch": 2, "honest_fraction": honest_fraction}
         data = {
             "experiment": {"name": "test", "horizon": 20_000, "participants": 5_000},

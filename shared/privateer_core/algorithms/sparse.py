@@ -191,7 +191,6 @@ class SparseSpec(ArmsSpec):
 
     @classmethod
     def _example(cls, privacy: Mapping[str, Any]) -> Self:
-        """Return a small instance with three features and this promise."""
         sizes = {"horizon": 1500, "round_size": 500, "min_round_fraction": 1.0}
         tables = {
             "experiment": {"name": "test", "arms": ["a", "b", "c"], **sizes},
@@ -300,7 +299,6 @@ def _are_indices(indices: Ints, n_features: int) -> bool:
 
 
 def _require_finite(values: Array) -> Array:
-    """Return the values, and refuse infinities and NaN."""
     if not np.isfinite(values).all():
         raise InputError("must be finite numbers", field="context", remedy="give the device finite values")
     return values

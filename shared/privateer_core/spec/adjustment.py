@@ -119,10 +119,7 @@ def learned_names(adjustments: Mapping[str, Adjustment]) -> tuple[str, ...]:
 
 
 def select_learned_numbers(adjustments: Mapping[str, Adjustment], numbers: Array) -> Array:
-    """Return the scaled numbers of n participants whose slopes are learned; shape (n, learned).
-
-    numbers: as in `expected_excess`.
-    """
+    """Return the scaled numbers whose slopes are learned, (n, learned), from numbers as in `expected_excess`."""
     pairs = zip(adjustments.values(), numbers.T, strict=True)
     columns = [adjustment.scaled(column) for adjustment, column in pairs if adjustment.is_learned]
     return np.stack(columns, axis=1) if columns else np.zeros((len(numbers), 0))

@@ -199,16 +199,13 @@ class Ordinal(_Levels, Scaled):
         return np.asarray((numbers + 0.5) / len(self.levels))
 
     def _find_levels_within(self, low: Array, high: Array) -> Bools:
-        """Return which intervals contain which levels' positions, (boxes, levels)."""
         positions = self.positions(np.arange(len(self.levels), dtype=np.float64))
         return np.asarray((positions >= low[:, None]) & (positions < high[:, None]))
 
     def _has_values(self, low: Array, high: Array) -> Bools:
-        """Return which intervals contain a level's position."""
         return np.asarray(self._find_levels_within(low, high).any(axis=1))
 
     def _shown_values(self, low: float, high: float) -> list[Any]:
-        """Return the levels of an interval of positions."""
         is_inside = self._find_levels_within(np.array([low]), np.array([high]))[0]
         return [self.levels[index] for index in np.flatnonzero(is_inside)]
 

@@ -158,7 +158,6 @@ class Scaled(Feature):
         return np.asarray((lower[:, 1] == 0) & has_any | _contains_missing(lower, upper)) if self.missing else has_any
 
     def _has_values(self, low: Array, high: Array) -> Bools:
-        """Return which intervals of positions, from ``low`` to below ``high``, (boxes,) each, contain a value's."""
         return high > low
 
     def list_box_values(self, lower: Array, upper: Array) -> Any:
@@ -169,7 +168,6 @@ class Scaled(Feature):
         return [*values, None] if self.missing and _contains_missing(lower[None], upper[None])[0] else values
 
     def _shown_values(self, low: float, high: float) -> list[Any]:
-        """Return the lowest and the highest value of an interval of positions."""
         return [self.value_at(low), self.value_at(high)]
 
     @abstractmethod
@@ -183,7 +181,6 @@ class Scaled(Feature):
 
 
 def _contains_missing(lower: Array, upper: Array) -> Bools:
-    """Return which boxes of a number and its flag contain missing numbers, (boxes,)."""
     is_flagged: Bools = upper[:, 1] == 1
     return is_flagged & (lower[:, 0] <= MISSING_PLACE) & (upper[:, 0] > MISSING_PLACE)
 
@@ -266,7 +263,6 @@ class Ranked(_Number):
         return np.asarray(np.where(cuts[cut_index] == clipped, middles[cut_index], ranks))
 
     def _has_values(self, low: Array, high: Array) -> Bools:
-        """Return which intervals contain ranks between two cut points, or the rank of repeated cut points."""
         _, first, last = self._cuts
         middles, high = (first + last) / 2, np.where(high == 1, np.inf, high)[:, None]
         between = (last[:-1] < high) & (first[1:] > low[:, None])

@@ -8,7 +8,7 @@ from typing_extensions import override
 
 from privateer_core.clock import Clock
 from privateer_core.serving.store.database import DatabaseFacts
-from privateer_shuffler.pool.round import RoundProgress, StoredRound
+from privateer_shuffler.pool.pool import RoundProgress, StoredRound
 from privateer_shuffler.pool.round_file import RoundStore
 from privateer_shuffler.pool.spent_tokens import FiledTokens, RoundTokens
 from privateer_shuffler.pool.uploads import PendingUpload, Portion, build_portions, select_accepted
@@ -41,7 +41,6 @@ class PlacedRound(StoredRound):
         self._recover()
 
     def _recover(self) -> None:
-        """Read the state of the round from the file."""
         round_, free, held_fingerprints = self.label.round, list[int](), set[bytes]()
         for place, sealed in self._store.iter_places():
             if sealed is None:

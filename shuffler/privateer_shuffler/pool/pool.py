@@ -3,16 +3,102 @@
 import asyncio
 import logging
 import sqlite3
-from collections.abc import Callable
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from typing import Final, Self, TypeVar
+from typing import ClassVar, Final, NamedTuple, Self, TypeVar
 
+import msgspec
+
+from privateer_core.clock import Clock, SystemClock
 from privateer_core.serving.logs import trace
 from privateer_core.serving.token_gate import Admission
 from privateer_core.serving.write_health import LastCommit
-from privateer_core.wire.publication import Envelope, Header, Round, encode_envelope
-from privateer_shuffler.pool.round import StoredRound
+from privateer_core.wire.publication import Envelope, Header, Round, encode_envelope, report_header
 from privateer_shuffler.pool.uploads import PendingUpload, PoolReceipt, send_receipts
+
+_Result = TypeVar("_Result")
+
+
+class Label(msgspec.Struct, frozen=True, array_like=True):
+    """The label of a stored round: its public facts and the digest of its publication."""
+
+    round: Round
+    digest: bytes
+
+    @property
+    def header(self) -> Header:
+        """The header that all reports of the round share."""
+        return report_header(self.round, self.digest)
+
+
+class RoundProgress(NamedTuple):
+    """The progress of a stored round."""
+
+    batch: int = 0  # number of batches delivered before this one
+    n_held: int = 0  # number of participants with held reports
+    ended_at: float = 0.0  # time of the last report, in seconds since 1970; 0: the round takes more
+
+
+class StoredRound(ABC):
+    """The stored reports of a round, and the thread that waits for the store.
+
+    ``batch``, ``renew`` and ``erase`` block, so they must run in that thread. All methods raise `OSError` if the store
+    fails, and may be called again then.
+
+    state: progress at the last check or transaction; None: the round is over.
+    """
+
+    shared: ClassVar[bool]  # whether replicas share the round, so that other processes change it
+
+    def __init__(self, label: Label, state: RoundProgress | None, clock: Clock | None = None) -> None:
+        self.label, self.state, self.clock = label, state, clock or SystemClock()
+        self._thread = ThreadPoolExecutor(1, "store")  # a single thread: operations on the store are queued
+
+    async def in_thread(self, operation: Callable[[], _Result]) -> _Result:
+        """Run an operation on the store in the thread, after those that wait already."""
+        return await asyncio.get_running_loop().run_in_executor(self._thread, operation)
+
+    def advance_progress(self, n_held: int, progress: RoundProgress) -> RoundProgress:
+        """Return the progress of the round with reports of ``n_held`` participants in all."""
+        now = self.clock.now()
+        is_due = not progress.ended_at and self.label.round.is_due(now, n_held)
+        return progress._replace(n_held=n_held, ended_at=now if is_due else progress.ended_at)
+
+    @abstractmethod
+    async def add(self, group: Sequence[PendingUpload], closed: bool) -> int:
+        """Store participants' reports in a transaction, which is durable when this returns, or store none.
+
+        Returns the number of accepted participants; the uploads have the refusals of the others.
+
+        closed: whether the pool takes no more reports: only duplicates are recognized then.
+        """
+
+    @abstractmethod
+    async def refresh(self) -> None:
+        """Update ``state`` while no reports are written, and end the round if it may close by its deadline."""
+
+    @abstractmethod
+    async def claim_delivery(self) -> bool:
+        """Whether this process delivers the batch of an ended round."""
+
+    @abstractmethod
+    def batch(self) -> bytes:
+        """Return the held messages, permuted within their kind: the same bytes every time."""
+
+    @abstractmethod
+    def renew(self) -> None:
+        """Clear the round for another batch, which refuses messages of this one."""
+
+    @abstractmethod
+    def erase(self) -> int:
+        """Erase the reports, and return their number of participants; 0 if another replica erases or delivers them."""
+
+    def close(self) -> None:
+        """Close the round, and keep its reports."""
+        self._thread.shutdown(wait=False)
+
 
 _IDLE_SECONDS: Final = 0.1
 """Idle time after which a round is maintained; under load, a file's log is overwritten all the time."""
@@ -21,7 +107,6 @@ _GATHER_SECONDS: Final = 0.005
 """Wait after a transaction shared by at least eight uploads, so that more uploads share the next one."""
 _FULL_DISK_SECONDS: Final = 1.0  # pause after a failed maintenance of a round
 _LOOK_SECONDS: Final = 1.0  # pause between checks of the state that replicas share
-_Result = TypeVar("_Result")
 _log = logging.getLogger(__name__)
 
 
@@ -114,7 +199,6 @@ class Pool:
         return False
 
     async def _wait_for_change(self) -> None:
-        """Wait for the next time at which the state may have changed."""
         remaining_seconds = self.round.deadline - self._stored.clock.now()
         timeout = remaining_seconds if remaining_seconds > 0 else None
         with suppress(TimeoutError):
@@ -207,6 +291,5 @@ class Pool:
         return True
 
     def _update_filled(self) -> None:
-        """Update ``filled`` from the state of the round."""
         if self._stored.state is None or self._stored.state.ended_at:
             self.filled.set()

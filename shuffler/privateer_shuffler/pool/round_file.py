@@ -23,7 +23,7 @@ from privateer_core.prepared_types import prepared
 from privateer_core.serving.store.database import DatabaseFacts
 from privateer_core.serving.store.sqlite import FileKind, connect, damage_error, open_database, read_facts
 from privateer_core.wire.publication import Round
-from privateer_shuffler.pool.round import Label
+from privateer_shuffler.pool.pool import Label
 
 SUFFIX: Final = ".db"
 REPAIR: Final = "restore it, or move it away and lose what it holds"

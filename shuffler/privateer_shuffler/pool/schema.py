@@ -54,7 +54,6 @@ Index("fingerprints_of_round", FINGERPRINTS.c.round)
 
 
 def _key_table(name: str) -> Table:
-    """Define a table of public keys by number."""
     return Table(
         name,
         _TABLES,

@@ -18,7 +18,7 @@ from privateer_core.serving.store.database import Database
 from privateer_core.serving.store.leases import Lease, Leases
 from privateer_core.serving.store.store_key import StoreKey
 from privateer_core.wire.publication import split_bytes
-from privateer_shuffler.pool.round import Label, RoundProgress, StoredRound
+from privateer_shuffler.pool.pool import Label, RoundProgress, StoredRound
 from privateer_shuffler.pool.schema import FINGERPRINTS, PIECES, ROUNDS
 from privateer_shuffler.pool.spent_tokens import SharedTokens
 from privateer_shuffler.pool.uploads import PendingUpload, Portion, batch_full_error, build_portions, select_accepted
@@ -162,7 +162,6 @@ class SharedRound(StoredRound):
         return self._lease is not None
 
     def _release_lease(self) -> None:
-        """Give back the lease, so that another replica can take it."""
         if self._lease:
             self._lease.give_back()
         self._lease = None

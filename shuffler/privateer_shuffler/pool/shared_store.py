@@ -16,8 +16,7 @@ from privateer_core.serving.store.database import Database, Schema, Unreachable,
 from privateer_core.serving.store.leases import Leases
 from privateer_core.serving.store.postgres import PostgresDatabase
 from privateer_core.serving.store.store_key import StoreKey, read_store_key
-from privateer_shuffler.pool.pool import Pool
-from privateer_shuffler.pool.round import Label, RoundProgress
+from privateer_shuffler.pool.pool import Label, Pool, RoundProgress
 from privateer_shuffler.pool.schema import FINGERPRINTS, PIECES, ROUNDS, SEAL, SERVER, SHARED_TABLES, SIGNER, TAKEN
 from privateer_shuffler.pool.shared_round import SharedRound, SharedStorage
 from privateer_shuffler.pool.spent_tokens import SharedTokens
@@ -60,10 +59,7 @@ class SharedStore(PoolStore):
 
     @classmethod
     def connect(cls, settings: ShufflerSettings, public_key: bytes) -> "SharedStore":
-        """Connect to the database, and migrate it to this version.
-
-        public_key: public key of the key that signs batches.
-        """
+        """Connect to the database, and migrate it to this version; refuse a key other than its replicas'."""
         store_key = StoreKey(read_store_key(settings.store_key_file))
         with ExitStack() as stack:
             database = PostgresDatabase(settings.database, SHUFFLER, "PRIVATEER_DATABASE")

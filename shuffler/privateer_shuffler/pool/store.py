@@ -14,8 +14,7 @@ from privateer_core.serving.store.copies import remove_scratch_folders
 from privateer_core.serving.store.database import Database, DatabaseFacts, insert
 from privateer_core.serving.store.sqlite import FileKind, SqliteDatabase, damage_error, is_writable, open_database
 from privateer_shuffler.pool.placed_round import PlacedRound
-from privateer_shuffler.pool.pool import Pool
-from privateer_shuffler.pool.round import Label
+from privateer_shuffler.pool.pool import Label, Pool
 from privateer_shuffler.pool.round_file import REPAIR, ROUND_DATABASE, SUFFIX, RoundStore
 from privateer_shuffler.pool.schema import TAKEN
 from privateer_shuffler.pool.spent_tokens import TOKEN_BYTES, TOKENS_FILE, FiledTokens, SpentTokens

@@ -72,11 +72,7 @@ def build_portions(
     fingerprints: Callable[[list[bytes]], list[bytes]],
     token: Callable[[bytes], bytes] | None,
 ) -> list[Portion]:
-    """Return the portions of uploads, one for each upload.
-
-    size: size of a message in bytes.
-    fingerprints, token: hash messages, and the nonce of an upload token; None: reports come without tokens.
-    """
+    """Return a portion for each upload, with hashes of its messages in their round, and of its token's nonce."""
     portions = []
     for upload in group:
         messages = split_bytes(b"".join(upload.sealed), size)

@@ -50,7 +50,7 @@ async def serving_api(data: Path) -> AsyncIterator[Api]:
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("privateer_server.rounds.deadlines._CHECK_INTERVAL_SECONDS", 0.01)
+    monkeypatch.setattr("privateer_server.rounds.background_checks._CHECK_INTERVAL_SECONDS", 0.01)
 
 
 async def wait_for_version(api: Api, version: int) -> None:

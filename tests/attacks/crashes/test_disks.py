@@ -57,7 +57,7 @@ FULL = {
 
 @asynccontextmanager
 async def serving_api(settings: ServerSettings, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Api]:
-    monkeypatch.setattr("privateer_server.rounds.deadlines._CHECK_INTERVAL_SECONDS", 0.01)
+    monkeypatch.setattr("privateer_server.rounds.background_checks._CHECK_INTERVAL_SECONDS", 0.01)
     monkeypatch.setattr("privateer_server.experiments.experiment._RETRY_DELAY_SECONDS", 0.01)
     async with serving(create_app(settings)) as client:
         yield Api(client)

@@ -12,8 +12,8 @@ import pytest
 
 from privateer_core.wire.publication import decode_publication
 from privateer_server.app import create_app
-from privateer_server.rounds.closing import RoundPublisher
-from privateer_server.rounds.deadlines import Deadlines
+from privateer_server.rounds.background_checks import Deadlines
+from privateer_server.rounds.succession import RoundPublisher
 from privateer_server.settings import ServerSettings
 from privateer_server.store.journal import Journal
 from privateer_server.store.records import RoundUpdate
@@ -171,7 +171,7 @@ async def test_a_report_after_the_end_does_not_stop_the_server(
     settings: ServerSettings, fails: Fails, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A phase is given up, and its end is on record, but not in the database: the next report comes too late."""
-    monkeypatch.setattr("privateer_server.rounds.deadlines._CHECK_INTERVAL_SECONDS", 0.005)
+    monkeypatch.setattr("privateer_server.rounds.background_checks._CHECK_INTERVAL_SECONDS", 0.005)
     clock = Hands()
     async with serving(create_app(settings, clock)) as client:
         api = Api(client)
@@ -232,7 +232,7 @@ Serving = Callable[[], AbstractAsyncContextManager[Api]]
 @pytest.fixture
 def looks(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """One entry for each check of the deadlines while no round is being closed."""
-    monkeypatch.setattr("privateer_server.rounds.deadlines._CHECK_INTERVAL_SECONDS", 0.005)
+    monkeypatch.setattr("privateer_server.rounds.background_checks._CHECK_INTERVAL_SECONDS", 0.005)
     checks: list[int] = []
     check_rounds = Deadlines.check_rounds
 

@@ -19,7 +19,7 @@ import pytest
 
 from privateer_core.serving.http.answer import HeadMiddleware
 from privateer_core.wire.batch import SIGNATURE_HEADER
-from privateer_server.api.long_polls import MAX_POLLS
+from privateer_server.api.experiment_routes import MAX_POLLS
 from privateer_server.app import create_app
 from privateer_server.settings import ServerSettings
 from tests.attacks.endpoints import (

@@ -18,7 +18,7 @@ from privateer_core.wire.batch import BATCH, SIGNATURE_HEADER, sign_claim
 from privateer_core.wire.keys import TrustedKeys
 from privateer_server.app import create_app
 from privateer_server.app import create_app as create_server
-from privateer_server.rounds.closing import RoundPublisher
+from privateer_server.rounds.succession import RoundPublisher
 from privateer_server.settings import ServerSettings
 from privateer_server.store.journal import Journal
 from privateer_shuffler.app import create_app as create_shuffler

@@ -151,7 +151,7 @@ async def test_queues_have_gauges(api: Api, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 async def test_a_failure_to_close_a_round_is_counted(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
-    from privateer_server.rounds.closing import RoundPublisher
+    from privateer_server.rounds.succession import RoundPublisher
 
     await api.create(SMALL)
     assert await api.metric("privateer_round_close_failures") == 0

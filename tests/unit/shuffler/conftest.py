@@ -7,7 +7,7 @@ import pytest
 from privateer_core.wire.publication import Round
 from privateer_lab.services.processes import free_port
 from privateer_shuffler.app import create_app
-from privateer_shuffler.pool.round import Label
+from privateer_shuffler.pool.pool import Label
 from privateer_shuffler.pool.round_file import RoundStore
 from privateer_shuffler.settings import ShufflerSettings
 from tests.support.asgi import serving

@@ -13,7 +13,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 from privateer_core.serving.store.database import create_sql
 from privateer_core.serving.store.sqlite import FileKind, read_facts
 from privateer_core.wire.publication import Round
-from privateer_shuffler.pool.round import Label
+from privateer_shuffler.pool.pool import Label
 from privateer_shuffler.pool.round_file import ROUND_DATABASE
 from privateer_shuffler.pool.schema import SHARED_TABLES
 from privateer_shuffler.pool.spent_tokens import TOKENS_DATABASE, TOKENS_FILE, FiledTokens

@@ -16,8 +16,6 @@ from privateer_core.primitives.bounded_vectors import VectorSums
 from privateer_core.primitives.contributions import CellHits
 from privateer_core.privacy.terms import Terms
 from privateer_server.algorithms import NewRound
-from privateer_server.algorithms.additive.arm_shares import ArmShares
-from privateer_server.algorithms.additive.cell_masses import CellMasses
 from privateer_server.algorithms.additive.long_levels import LevelTerms, LongCells, LongLevels
 from privateer_server.algorithms.additive.observed_round import (
     ObservedRound,
@@ -29,6 +27,7 @@ from privateer_server.algorithms.additive.observed_round import (
     optimal_question_shares,
 )
 from privateer_server.algorithms.additive.part_sums import PartSums, noise_variance
+from privateer_server.algorithms.additive.participant_shares import ArmShares, CellMasses
 from privateer_server.algorithms.additive.posterior import TermPosterior
 from privateer_server.algorithms.additive.shared_terms import MIN_ARMS_FOR_SHARED_TERMS, fit_shared_terms
 from privateer_server.algorithms.additive.terms_learner import (
@@ -161,7 +160,6 @@ class AdditiveLearner(TermsLearner[AdditiveState]):
         return 1.0, policy.terms
 
     def _all_shares(self, state: AdditiveState) -> Array:
-        """Return the shares of people by cell, of all features."""
         return self._join_terms(self.shares(state.masses), self._level_shares(state.levels))
 
     def levels(self, state: AdditiveState) -> LevelTerms:

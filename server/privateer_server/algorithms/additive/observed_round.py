@@ -13,7 +13,7 @@ from scipy.linalg.lapack import sposv
 from privateer_core.algorithms.additive.cells import Cells, Questions
 from privateer_core.arrays import Array, Ints
 from privateer_core.primitives.public_coins import UNIT
-from privateer_server.algorithms.additive.arm_shares import ArmShares
+from privateer_server.algorithms.additive.participant_shares import ArmShares
 
 _GROUP_CACHE_SIZE: Final = 64  # experiments whose groups are kept
 _MIN_PEOPLE: Final = 1e-9

@@ -37,18 +37,11 @@ class PartSums:
     times: Array
 
     def variances(self, shares: Array, spreads: Array) -> Array:
-        """Return the variance of noise in sums, (arms, parts).
-
-        shares (arms, parts): of people.
-        spreads (arms, parts): variances of the sums of all people's residuals.
-        """
+        """Return the variance of noise in sums, (arms, parts), by shares and variances of people's residuals."""
         return self.noise * (self.value_rates[0] + self.value_rates[1] * shares) + self.times * spreads
 
     def count_variances(self, shares: Array, people: int) -> Array:
-        """Return the variance of noise in the sum of counts over arms, (parts,).
-
-        shares (parts,): of all arms together.
-        """
+        """Return the variance of noise in the sum of counts over arms, (parts,), by the parts' shares of people."""
         noise = self.count_noise * (len(self.counts) * self.rates[0] + self.rates[1] * shares)
         return noise + np.maximum(self.times - 1, 0) * people * shares
 

@@ -31,10 +31,7 @@ class WhitePosterior:
 
     @classmethod
     def fit(cls, information: Array, scores: Array, blocks: Sequence[slice], prior: Sequence[Array]) -> Self:
-        """Return the posterior after information (arms, terms, terms) and scores (arms, terms).
-
-        ``prior`` has a covariance (cells, cells) for each block; blocks are apart.
-        """
+        """Return the posterior after information (arms, terms, terms) and scores, with a prior covariance a block."""
         roots = [np.asarray(np.linalg.cholesky(matrix), np.float64) for matrix in prior]
         rotated, rotated_scores, inner = np.empty_like(information), np.empty_like(scores), np.empty_like(information)
         for block, root in zip(blocks, roots, strict=True):

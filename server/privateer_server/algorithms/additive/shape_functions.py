@@ -40,15 +40,7 @@ def build_shapes(
     playable: Bools,
     span: float,
 ) -> Shapes:
-    """Return the shape functions of reports, for playable options.
-
-    posterior: the posterior over terms, in rewards from 0 to 1, which selects the features and options shown.
-    unshrunk: the posterior that is shown, whose intervals have their coverage.
-    people: the cells of the features, and their shares of participants.
-    options: the names of all options, (arms,).
-    playable (arms,): whether participants get each option.
-    span: what the unit of rewards is of their range.
-    """
+    """Return the shapes of playable options: ``posterior`` selects what is shown, ``unshrunk`` has its intervals."""
     arms = np.flatnonzero(playable)
     centred = [_centre_terms(posterior.means[arms], people, index) for index in range(len(people.cells.features))]
     levels = _expected_levels(posterior.means[arms], people)

@@ -8,17 +8,7 @@ from scipy.special import softmax
 
 from privateer_core.algorithms.additive.cells import Cells, ShapeCells
 from privateer_core.arrays import Array
-from privateer_server.algorithms.additive.posterior import (
-    TermPosterior,
-    TermScales,
-    WhitePosterior,
-    build_kernels,
-    build_scales,
-    estimate_common_level,
-    has_converged,
-    reward_unit,
-    update_priors,
-)
+from privateer_server.algorithms.additive import posterior as posteriors
 
 _SPIKE_PROBABILITY: Final = 0.7  # probability before any report that a feature does nothing
 _SPIKED_SCALES: Final = np.array([0.015, 0.03, 0.06, 0.12, 0.25])
@@ -38,17 +28,12 @@ class SpikedTerms:
 
     @classmethod
     def from_statistics(cls, feature: ShapeCells, masses: Array, information: Array, scores: Array) -> "SpikedTerms":
-        """Return the average over priors, weighted by their exact evidence over all arms.
-
-        masses (cells,): shares of people, whose sum is 1.
-        information, scores: shapes (arms, cells, cells) and (arms, cells): natural parameters of the terms and what
-            they have in common.
-        """
+        """Return the average over priors, weighted by evidence of all arms; ``masses`` (cells,) are people's shares."""
         centre = np.eye(feature.count) - masses
         shared = np.full((feature.count, feature.count), _SHARED_RESIDUAL_DEVIATION**2)
         kernels = [
             scale**2 * (centre @ kernel @ centre.T + _RIDGE_SHARE * np.eye(feature.count))
-            for kernel in build_kernels(feature, _SPIKED_LENGTHS)
+            for kernel in posteriors.build_kernels(feature, _SPIKED_LENGTHS)
             for scale in _SPIKED_SCALES
         ]
         spike = _RIDGE_SHARE * _SPIKED_SCALES[0] ** 2 * np.eye(feature.count)
@@ -99,7 +84,7 @@ _COMMON_LEVEL_DEVIATION: Final = 0.5  # standard deviation of the level that all
 
 def fit_shared_terms(
     information: Array, scores: Array, cells: Cells, masses: Array, declared: float | None
-) -> TermPosterior:
+) -> posteriors.TermPosterior:
     """Return the posterior under a hierarchical prior; the parameters are those of `TermPosterior.from_statistics`.
 
     The terms of an arm are c + d_k, with c common to all and d_k its own. Each feature has a scale and length for c and
@@ -107,13 +92,13 @@ def fit_shared_terms(
     scores of an arm and P the prior of d, what the arm says of c has the information J_k - J_k (J_k + 1/P)^-1 J_k: an
     arm of which little is known says little. What is not known of c is in all covariances.
     """
-    level = estimate_common_level(information, scores, declared)
+    level = posteriors.estimate_common_level(information, scores, declared)
     residuals = scores - level * information[:, :, 0]
-    unit = reward_unit(level)
+    unit = posteriors.reward_unit(level)
     blocks = [slice(0, 1), *(cells.feature_slice(place) for place in range(len(cells.features)))]
     feature_blocks = zip(cells.features, blocks[1:], strict=True)
-    features = [build_scales(feature, masses[block], unit) for feature, block in feature_blocks]
-    scales = [TermScales.from_level(unit), *features]
+    features = [posteriors.build_scales(feature, masses[block], unit) for feature, block in feature_blocks]
+    scales = [posteriors.TermScales.from_level(unit), *features]
     common_priors = [family.mean_covariance(family.prior) for family in scales]
     scales = [scales[0], *(family.with_spike(_OWN_EFFECT_PROBABILITY) for family in features)]
     own_priors = [family.mean_covariance(family.prior) for family in scales]
@@ -121,13 +106,17 @@ def fit_shared_terms(
     for _ in range(_N_STEPS if information.any() else 0):
         old_priors = [*common_priors[1:], *own_priors]
         common = _common_posterior(information, residuals, blocks, own_priors, common_priors)
-        common_priors[1:] = update_priors(features, common, 1)
-        own_posterior = WhitePosterior.fit(information, residuals - information @ common.means[0], blocks, own_priors)
-        own_priors = update_priors(scales, own_posterior, 0)
-        if has_converged(old_priors, [*common_priors[1:], *own_priors]):
+        common_priors[1:] = posteriors.update_priors(features, common, 1)
+        own_posterior = posteriors.WhitePosterior.fit(
+            information, residuals - information @ common.means[0], blocks, own_priors
+        )
+        own_priors = posteriors.update_priors(scales, own_posterior, 0)
+        if posteriors.has_converged(old_priors, [*common_priors[1:], *own_priors]):
             break
     common = _common_posterior(information, residuals, blocks, own_priors, common_priors)
-    own_posterior = WhitePosterior.fit(information, residuals - information @ common.means[0], blocks, own_priors)
+    own_posterior = posteriors.WhitePosterior.fit(
+        information, residuals - information @ common.means[0], blocks, own_priors
+    )
     # What the common part leaves open of an arm: own covariances times the own prior's precision.
     own_covariances, [common_covariance], [mean] = own_posterior.covariances, common.covariances, common.means
     transfer = np.eye(own_covariances.shape[1]) - own_covariances @ information
@@ -135,14 +124,16 @@ def fit_shared_terms(
     means = own_posterior.means + mean
     means[:, 0] += level
     root = np.asarray(np.linalg.cholesky(covariances + _JITTER * np.eye(own_covariances.shape[1])), np.float64)
-    return TermPosterior(means, root, float(level + mean[0]))
+    return posteriors.TermPosterior(means, root, float(level + mean[0]))
 
 
 def _common_posterior(
     information: Array, scores: Array, blocks: list[slice], own_priors: list[Array], common_priors: list[Array]
-) -> WhitePosterior:
+) -> posteriors.WhitePosterior:
     """Return the posterior of the arms' common part, as that of one arm."""
-    own_posterior = WhitePosterior.fit(information, scores, blocks, own_priors)
+    own_posterior = posteriors.WhitePosterior.fit(information, scores, blocks, own_priors)
     information_sum = (information - information @ own_posterior.covariances @ information).sum(axis=0)
     score_sum = (scores - np.einsum("kij,kj->ki", information, own_posterior.means)).sum(axis=0)
-    return WhitePosterior.fit(((information_sum + information_sum.T) / 2)[None], score_sum[None], blocks, common_priors)
+    return posteriors.WhitePosterior.fit(
+        ((information_sum + information_sum.T) / 2)[None], score_sum[None], blocks, common_priors
+    )

@@ -20,8 +20,8 @@ from privateer_core.policies.expected_rewards import ExpectedRewards
 from privateer_core.spec.columns import MISSING_PLACE
 from privateer_core.spec.features import Feature
 from privateer_server.algorithms import RoundsLearner
-from privateer_server.algorithms.additive.cell_masses import CellMasses
 from privateer_server.algorithms.additive.observed_round import independent_products
+from privateer_server.algorithms.additive.participant_shares import CellMasses
 from privateer_server.algorithms.additive.posterior import TermPosterior
 from privateer_server.algorithms.additive.shape_functions import CellShares, build_shapes
 
@@ -47,13 +47,7 @@ class LastValueCache(Generic[KeyT, ValueT]):
 
 
 def build_contexts(cells: Cells, masses: Array, columns: int, coordinates: Array) -> Array:
-    """Return encoded contexts (n, columns) of participants with independent features, as the learner models them.
-
-    cells: those of all features.
-    masses (terms,): shares of people by cell.
-    columns: how many a context has.
-    coordinates (n, features, 2): in [0, 1]: the first selects the cell, the second the position of a number in it.
-    """
+    """Return contexts (n, columns) of independent features by coordinates (n, features, 2): cells, and places there."""
     contexts = np.zeros((len(coordinates), columns))
     for index, feature in enumerate(cells.features):
         shares = np.maximum(masses[cells.feature_slice(index)], 0.0).cumsum()

@@ -17,20 +17,12 @@ from privateer_core.arrays import Array, Bools
 from privateer_core.primitives.contributions import CellHits, GroupSums, KeyedSums
 from privateer_core.primitives.public_coins import UNIT
 from privateer_server.algorithms import NewRound, RoundsLearner
+from privateer_server.algorithms.bandit import sampling_rules
 from privateer_server.algorithms.bandit.posterior import (
     PRECISION_PER_REWARD,
     ArmPosterior,
     SuccessCounts,
     variance_proxy,
-)
-from privateer_server.algorithms.bandit.sampling_rules import (
-    has_enough_to_fit_prior,
-    kl_ucb,
-    thompson,
-    thompson_fitted_prior,
-    track_and_stop,
-    track_boundary,
-    tsallis,
 )
 
 _N_DRAWS: Final = 64
@@ -99,21 +91,21 @@ class BanditLearner(RoundsLearner[BanditSpec, BanditState, BanditPolicy]):
         if self.finds_best:
             return self._track(state, next_round.batch_size)
         if self.spec.algorithm.objective == "moving":
-            return kl_ucb(posterior, self.playable, state.reported, next_round.batch_size)
+            return sampling_rules.kl_ucb(posterior, self.playable, state.reported, next_round.batch_size)
         if self.spec.algorithm.objective == "adversarial":
             return self._tsallis_shares(state, next_round.batch_size)
         n_draws = _N_DRAWS_HIDDEN_ARM if self.spec.privacy.arm_in_key else _N_DRAWS
         horizon = self.spec.experiment.horizon
         n_remaining = horizon - state.reported
-        if has_enough_to_fit_prior(posterior, self.playable, horizon):
-            return thompson_fitted_prior(posterior, self.playable, n_draws, n_remaining, next_round.seed)
-        return thompson(posterior, self.playable, n_draws, n_remaining, next_round.seed)
+        if sampling_rules.has_enough_to_fit_prior(posterior, self.playable, horizon):
+            return sampling_rules.thompson_fitted_prior(posterior, self.playable, n_draws, n_remaining, next_round.seed)
+        return sampling_rules.thompson(posterior, self.playable, n_draws, n_remaining, next_round.seed)
 
     def _track(self, state: BanditState, batch: int) -> Array:
         """Return the shares of an identification objective: of the best arm, or of a set of best arms."""
         if self.finds_set:
-            return track_boundary(state.posterior, self.playable, self.find_best_arms(state), batch)
-        return track_and_stop(state.posterior, self.playable, self.leader(state), batch)
+            return sampling_rules.track_boundary(state.posterior, self.playable, self.find_best_arms(state), batch)
+        return sampling_rules.track_and_stop(state.posterior, self.playable, self.leader(state), batch)
 
     def _tsallis_shares(self, state: BanditState, batch: int) -> Array:
         """Return Tsallis-INF's shares, at the learning rate 2 / (c sqrt(t)) for the attenuation c of reports."""
@@ -121,7 +113,9 @@ class BanditLearner(RoundsLearner[BanditSpec, BanditState, BanditPolicy]):
         attenuation = math.sqrt(PRECISION_PER_REWARD * posterior.people.sum() / posterior.precision.sum())
         is_arm_hidden = self.spec.privacy.arm_in_key
         min_share = 1 / (self.playable.sum() * n_participants ** (1 / 3)) if is_arm_hidden else 1 / UNIT
-        return tsallis(posterior.losses, self.playable, 2 / (attenuation * math.sqrt(n_participants)), min_share)
+        return sampling_rules.tsallis(
+            posterior.losses, self.playable, 2 / (attenuation * math.sqrt(n_participants)), min_share
+        )
 
     @override
     def learn(self, state: BanditState, policy: BanditPolicy, release: KeyedSums | GroupSums | CellHits) -> BanditState:
@@ -188,7 +182,6 @@ class BanditLearner(RoundsLearner[BanditSpec, BanditState, BanditPolicy]):
         return Table.of(title, {"option": "words", "mean reward": "reward"}, rows)
 
     def _build_estimates(self, state: BanditState) -> tuple[Estimate, ...]:
-        """Return the arms' mean rewards with anytime-valid intervals, in the unit of rewards."""
         low, width, posterior = self.spec.reward.low, 2 * self.spec.reward.half_range, state.posterior
         means, radii = low + width * posterior.bounded, width * posterior.radii(self.spec.algorithm.failure_probability)
         rows = zip(self.spec.options, means.tolist(), radii.tolist(), posterior.people.tolist(), strict=True)

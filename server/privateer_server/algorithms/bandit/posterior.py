@@ -129,7 +129,6 @@ class SuccessCounts:
 
 
 def _divide(numerator: Array, denominator: Array, default: float) -> Array:
-    """Return the quotient where the denominator is above 0, else the default."""
     is_positive = denominator > 0
     return np.where(is_positive, numerator / np.where(is_positive, denominator, 1.0), default)
 

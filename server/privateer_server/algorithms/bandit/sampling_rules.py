@@ -201,7 +201,6 @@ def kl_ucb(posterior: ArmPosterior, playable: Bools, n_reported: int, batch: int
 
 
 def _kl_divergence(left: Array, right: Array) -> Array:
-    """Return the Kullback-Leibler divergence of Bernoulli variables with these means."""
     epsilon = 1e-12
     p, q = np.clip(left, epsilon, 1 - epsilon), np.clip(right, epsilon, 1 - epsilon)
     return np.asarray(p * np.log(p / q) + (1 - p) * np.log((1 - p) / (1 - q)))

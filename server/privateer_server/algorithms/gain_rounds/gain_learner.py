@@ -271,7 +271,6 @@ class GainLearner(RoundsLearner[ArmsSpec, GainState[Any], Any]):
         return ANY_OPTION if measured.single == NO_OPTION else self.spec.options[measured.single]
 
     def _build_gain(self, measured: GainMeasurement) -> Gain:
-        """Return the gain over the single option in the unit of rewards, with both mean rewards."""
         reward, gain = self.spec.reward, measured.over_constant
         lower, upper = (round(reward.span * end, _DIGITS) for end in gain.interval)
         option = self._name_comparator(measured)
@@ -279,13 +278,11 @@ class GainLearner(RoundsLearner[ArmsSpec, GainState[Any], Any]):
         return Gain(option, round(reward.span * gain.value, _DIGITS), lower, upper, measured.people, means)
 
     def _build_estimate(self, name: str, mean: MeasuredMean) -> Estimate:
-        """Return a mean reward with its interval in the unit of rewards, clipped to their bounds."""
         rewards = self.spec.reward.unscaled(np.clip([mean.value, *mean.interval], 0.0, 1.0))
         value, low, high = (round(float(reward), _DIGITS) for reward in rewards)
         return Estimate(name, value, low, high)
 
     def _build_intervals(self, measured: GainMeasurement) -> Intervals:
-        """Return the gains over the single option and over a random one, with their intervals."""
         span = self.spec.reward.span
         gains = {f"above {self._name_comparator(measured)}": measured.over_constant, ABOVE_CHANCE: measured.over_any}
         estimates = []

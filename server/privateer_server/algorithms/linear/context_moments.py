@@ -170,10 +170,7 @@ class Contexts:
 
 
 def build_frame(moments: Array) -> Array:
-    """Return the (d, d) frame in which theta is the reward at the mean context and slopes per standard deviation.
-
-    moments (d, d): second moments of rows.
-    """
+    """Return the (d, d) frame in which theta is the reward at the mean context and slopes per standard deviation."""
     means = moments[0, 1:]
     deviations = np.sqrt(np.maximum(np.diag(moments)[1:] - means**2, _MIN_VARIANCE))
     frame_matrix = np.diag(np.concatenate([np.ones(1), 1 / deviations]))

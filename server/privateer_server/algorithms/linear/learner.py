@@ -20,18 +20,8 @@ from privateer_core.arrays import Array, pad_arms
 from privateer_core.policies.expected_rewards import ExpectedRewards
 from privateer_core.primitives.bounded_vectors import RunningSums, VectorSums
 from privateer_server.algorithms import Learner, NewRound, RoundsLearner
+from privateer_server.algorithms.linear import posterior as posteriors
 from privateer_server.algorithms.linear.context_moments import N_SIMULATED, Contexts, build_frame, compute_slopes
-from privateer_server.algorithms.linear.posterior import (
-    BaseStatistics,
-    Posterior,
-    RecentRounds,
-    ResidualSums,
-    RewardLevel,
-    RoundResiduals,
-    Statistics,
-    estimate_level,
-    fit_posterior,
-)
 
 _MIN_SLOPE_DOUBT: Final = 0.01  # the least doubt about slopes
 _N_REVISITED_SIMULATED: Final = 1 << 13  # people drawn for a round that is read again
@@ -54,9 +44,11 @@ class LinearState:
     # these, (d, d); of joint reports, precisions are all the variance of noise in ``information``
     moments: Array
     precision: Array
-    running: ResidualSums | None = None  # sums since noise began anew, where it depends on that of earlier rounds
+    running: posteriors.ResidualSums | None = (
+        None  # sums since noise began anew, where it depends on that of earlier rounds
+    )
     # the rounds that are read again when more is known of contexts; what they say is part of ``information``, too
-    recent: RecentRounds | None = None
+    recent: posteriors.RecentRounds | None = None
 
 
 class LinearLearner(RoundsLearner[LinearSpec, LinearState, LinearPolicy]):
@@ -180,19 +172,19 @@ class ResidualLearner(LinearLearner):
         """Return the squared relative error of slopes, which is that of second moments."""
         return min(1.0, max(_MIN_SLOPE_DOUBT, self.contexts.estimate_features(state.moments, state.precision).doubt))
 
-    def posterior(self, state: LinearState) -> Posterior:
+    def posterior(self, state: LinearState) -> posteriors.Posterior:
         """Return the posterior of parameters."""
         frame_matrix, level = build_frame(self.moments(state)), self.level(state)
         scale = self.link.prior_scale(self.rate(state))
-        return fit_posterior(state.information, state.scores, scale, frame_matrix, level.shift)
+        return posteriors.fit_posterior(state.information, state.scores, scale, frame_matrix, level.shift)
 
-    def level(self, state: LinearState) -> RewardLevel:
+    def level(self, state: LinearState) -> posteriors.RewardLevel:
         """Return the arms' common level at the mean context."""
         base_rate = self.spec.reward.base_rate
         rate = 0.5 if base_rate is None else self.spec.reward.scaled(base_rate)[0]
         frame, scale = build_frame(self.moments(state)), self.link.prior_scale(rate)
         declared = self.link.linear_predictor(rate) - self.link.centre
-        return estimate_level(state.information, state.scores, scale, frame, declared)
+        return posteriors.estimate_level(state.information, state.scores, scale, frame, declared)
 
     @override
     def measured_rate(self, state: LinearState) -> MeasuredRate | None:
@@ -238,15 +230,17 @@ class ResidualLearner(LinearLearner):
         """
         parts = release.sums.reshape(policy.classes, -1)
         new_state = self._add_contexts(state, policy, parts, release)
-        latest = RoundResiduals(policy, parts[:, : policy.means.size], release.reports, release.noise)
-        recent = state.recent or RecentRounds(state.information, state.scores)
+        latest = posteriors.RoundResiduals(policy, parts[:, : policy.means.size], release.reports, release.noise)
+        recent = state.recent or posteriors.RecentRounds(state.information, state.scores)
         statistics = [self.statistics(new_state, residuals, _N_REVISITED_SIMULATED) for residuals in recent.rounds]
         statistics.append(self.statistics(new_state, latest, N_SIMULATED))
         recent, (information, scores) = recent.keep([*recent.rounds, latest], statistics)
         reported = state.reported + release.reports
         return replace(new_state, reported=reported, information=information, scores=scores, recent=recent)
 
-    def statistics(self, state: LinearState, residuals: RoundResiduals, n_simulated: int) -> Statistics:
+    def statistics(
+        self, state: LinearState, residuals: posteriors.RoundResiduals, n_simulated: int
+    ) -> posteriors.Statistics:
         """Return the statistics of parameters from a round's residuals, by simulation of participants."""
         policy = residuals.policy
         rate = self.rate(state)
@@ -273,7 +267,7 @@ class ResidualLearner(LinearLearner):
         return replace(state, **self.add_context_sums(state, sums, release.reports, noise, policy.share))
 
     def add_context_sums(
-        self, base: LinearState | BaseStatistics, sums: Array, people: int, noise: float, share: float
+        self, base: LinearState | posteriors.BaseStatistics, sums: Array, people: int, noise: float, share: float
     ) -> dict[str, Any]:
         """Return the fields ``moments`` and ``precision`` after a sum of contexts with noise of this variance."""
         moments, precision = self.contexts.weigh_sums(sums, people, noise, share)
@@ -287,8 +281,8 @@ class ContinualLearner(ResidualLearner):
     def learn(self, state: LinearState, policy: LinearPolicy, release: VectorSums) -> LinearState:
         if not isinstance(release, RunningSums):
             return super().learn(state, policy, release)
-        before = BaseStatistics(state.information, state.scores, state.moments, state.precision)
-        sums = state.running if state.running and release.step > 1 else ResidualSums.start(before)
+        before = posteriors.BaseStatistics(state.information, state.scores, state.moments, state.precision)
+        sums = state.running if state.running and release.step > 1 else posteriors.ResidualSums.start(before)
         n_means = policy.means.size
         pairs = sums.context_sums + release.sums[n_means:]
         people = sums.people + release.reports
@@ -299,9 +293,8 @@ class ContinualLearner(ResidualLearner):
         return replace(new_state, reported=reported, **evidence, running=running, recent=None)
 
     def _add_residuals(
-        self, sums: ResidualSums, state: LinearState, policy: LinearPolicy, release: RunningSums
-    ) -> ResidualSums:
-        """Return the sums of a continual release with a round's residuals added."""
+        self, sums: posteriors.ResidualSums, state: LinearState, policy: LinearPolicy, release: RunningSums
+    ) -> posteriors.ResidualSums:
         rate, n_reports = self.rate(state), release.reports
         slopes = compute_slopes(policy, self.moments(state), variance=rate * (1 - rate))
         n_arms, d = policy.means.shape

@@ -155,14 +155,7 @@ class CohortLearner(RoundsLearner[PartitionSpec, S, PartitionPolicy]):
 def build_bin_means(
     active: Bools, edges: tuple[Array, Array], means: Array, radii: Array, spec: PartitionSpec, confidence: float
 ) -> BinMeans:
-    """Return each active arm's mean reward with its interval, for every bin that can have participants.
-
-    active (bins, arms): arms that are played.
-    edges: lower and upper corners of the bins, each (bins, columns).
-    means, radii (bins, arms): nothing is known where a radius is not finite.
-    spec: the spec that names the arms, and by which some bins cannot have participants.
-    confidence: the probability with which each interval by itself holds.
-    """
+    """Return each active arm's mean reward with its interval, unknown if its radius is infinite, by inhabited bin."""
     bounds, (lower, upper) = (spec.reward.low, spec.reward.high), edges
     rows = []
     for b in np.flatnonzero(find_inhabited_boxes(spec.features, *edges)):

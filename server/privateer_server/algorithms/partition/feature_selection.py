@@ -145,12 +145,7 @@ class FeatureSelector:
     def close_if_enough(
         self, selection: Selection, spread_index: int, prior: PriorScale, n_own_reports: int
     ) -> Selection:
-        """Close the selection if enough were asked: keep features of the largest gain, or all if no gain is clear.
-
-        spread: place of the spread in use.
-        prior: where values are expected, and how far apart.
-        n_own_reports: reports of the experiment's own participants.
-        """
+        """Close the selection if enough were asked: keep features of the largest gain, or all if no gain is clear."""
         people = self._spec.experiment.horizon + sum(source.participants for source in self._spec.sources)
         if selection.asked.min() == 0 or selection.asked.sum() < min_participants_asked(people):
             return selection

@@ -49,10 +49,7 @@ class Window:
         return is_known * self.precision[rows], is_known * self.moment[rows]
 
     def log_evidence_of_change(self, tree: BinTree, now: BinEvidence, likelihood: Likelihood) -> float:
-        """Return the log evidence that reports in the window contradict earlier ones.
-
-        ``now`` is all that is known, without forgetting.
-        """
+        """Return the log evidence that reports in the window contradict earlier ones; ``now`` forgets nothing."""
         old, old_moment = self.evidence_for(tree.depths, tree.paths)
         past, past_moment = self.evidence_for(tree.past_depths, tree.past_paths)
 

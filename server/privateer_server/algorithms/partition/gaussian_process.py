@@ -203,10 +203,7 @@ class BinProcess:
         return self._values(*(moment[bins.stop :] for moment in observations.posterior(self.kernel)))
 
     def means(self, rows: Ints, tree: BinTree) -> Array:
-        """Return posterior means of averages over the bins of another tree, (its bins, arms).
-
-        ``rows`` are the bins of this process in which they lie.
-        """
+        """Return posterior means over the bins of another tree, (its bins, arms), which lie in ``rows`` of these."""
         (lower, upper), means = self._box(tree), np.empty((len(rows), self.evidence.precision.shape[1]))
         for bins, observations in self.groups:
             is_in_group = (rows >= bins.start) & (rows < bins.stop)

@@ -96,7 +96,6 @@ class PartitionLearner(CohortLearner[PartitionState]):
         return self.compute_posterior(state)
 
     def _declared_prior(self) -> PriorScale:
-        """Return the scale of values before any report."""
         reward, people = self.spec.reward, self.spec.experiment.round_size
         if reward.base_rate is None:
             return UNSCALED
@@ -273,11 +272,9 @@ class PartitionLearner(CohortLearner[PartitionState]):
         return detect_change(state.window, state.tree, state.endless, self._log_density_function(state))
 
     def _log_density_function(self, state: PartitionState) -> Callable[[BinEvidence], float]:
-        """Return the log density of evidence on a state's bins, as a function of the evidence."""
         return lambda evidence: self.process(state, evidence, math.inf).log_density()
 
     def _fit_kernel(self, state: PartitionState) -> PartitionState:
-        """Return the state with the hyperparameters of the selected features fitted to its evidence."""
         kernel = self.process(state).fit_kernel()
         lengths = state.hyperparameters.lengths.copy()
         lengths[self.selection.blocks(state.selection)] = kernel.lengths
@@ -364,7 +361,6 @@ class PartitionLearner(CohortLearner[PartitionState]):
         return tuple(part for part in (self.detect_change(state), half_lives, selection) if part is not None)
 
     def _scale_to_rewards(self, state: PartitionState) -> tuple[Array, Array]:
-        """Return posterior means and standard errors in the unit of rewards, (bins, arms) each."""
         low, high = self.spec.reward.low, self.spec.reward.high
         means = low + (high - low) * (state.posterior.mean + 1) / 2
         common = state.hyperparameters.common

@@ -78,11 +78,7 @@ class CommonPart:
         return np.asarray(np.einsum("kij,kij->ik", moved @ np.linalg.solve(self._ratio, self.covariance), moved))
 
     def predict_boxes(self, own_covariance: Array, common_covariance: Array) -> Array:
-        """Return posterior means of averages over other boxes, shape (boxes, arms).
-
-        own_covariance, common_covariance (boxes, bins): of those with the bins, in an arm's own part and in the common
-            one.
-        """
+        """Return posterior means over other boxes, (boxes, arms), by own and common covariances with the bins."""
         residual = self._residual - np.einsum("kij,j->ki", self.information @ self._shift, self.mean)
         return np.asarray(own_covariance @ residual.T + (common_covariance @ self._weight)[:, None])
 
@@ -172,11 +168,7 @@ class Observations:
         return density + self._common_part(kernel, own_posterior, factor_cache).log_density_gain()
 
     def predictive_log_density(self, kernel: Kernel, precision: Array, moment: Array) -> float:
-        """Return the log density of further observations of the bins, given the present ones, up to their constant.
-
-        precision, moment (bins, arms): the precision of what is observed of the first bins, and that times the
-            observation.
-        """
+        """Return the log density of further observations of the first bins, given those present, up to a constant."""
         diagonal = np.arange(len(precision))
         information, weighted = self.information.copy(), self.weighted.copy()
         information[:, diagonal, diagonal] += precision.T

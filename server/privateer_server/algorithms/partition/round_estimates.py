@@ -45,10 +45,7 @@ class CohortShares:
         return Shares.fixed(shares, ShareSource.COUNTED if is_counted else ShareSource.ASSUMED)
 
     def add(self, cohort: int, rows: slice | Ints, keys: tuple[Array, Ints], release: KeyedRelease) -> "CohortShares":
-        """Return the population after a round of a cohort about some bins.
-
-        keys: share of the people in its bin who have each key, and the place among ``rows`` of that bin; (keys,) each.
-        """
+        """Return the population after a round about ``rows``; keys: shares of their bins, and the bins' places."""
         shares, precision, index = self.shares.copy(), self.precision.copy(), (cohort, rows)
         shares[index], precision[index] = update_masses(shares[index], precision[index], *keys, release)
         return CohortShares(shares, precision)
@@ -196,12 +193,7 @@ def add_round_estimates(
     beliefs: Beliefs,
     parts: Subdivision | None = None,
 ) -> tuple[CohortShares, BinEvidence]:
-    """Return the population and the evidence of values after a round.
-
-    rows: indices of the round's bins.
-    beliefs: the beliefs on their values before the round.
-    parts: what is expected of parts of the bins, where the policy tells them apart.
-    """
+    """Return the population and the evidence of values after a round about the bins ``rows``, by beliefs before it."""
     cohort = ["", *(source.name for source in spec.sources)].index(policy.cohort)
     population = population.add(cohort, rows, _key_shares(spec, policy, parts.shares if parts else None), release)
     people = population.shares[cohort, rows]

@@ -28,12 +28,7 @@ class SplittingRule:
     def is_ready(
         self, tree: BinTree, active: Bools, mean: Array, variance: Array, differences: Array, deepest: int
     ) -> Bools:
-        """Return which bins are to be split, (bins,): undecided bins whose values are known precisely enough.
-
-        active, mean, variance (bins, arms): arms that are played, and the posterior.
-        differences (bins, columns): variance of half the difference between halves along each column.
-        deepest: the deepest that a bin may be.
-        """
+        """Return which bins are to be split, (bins,): undecided bins whose values are known precisely enough."""
         max_differences = differences.max(axis=1)
         if self._in_key:
             is_known = np.where(active, variance, np.inf).min(axis=1) < _SPLIT_VARIANCE_RATIO_IN_KEY * max_differences
@@ -43,10 +38,7 @@ class SplittingRule:
         return np.asarray(is_known & is_undecided(tree, active, deepest))
 
     def add_level(self, tree: BinTree, ready: Bools, differences: Array, columns: Ints) -> BinTree:
-        """Return the tree with a level if the deepest bins are ready: it halves the column of the largest difference.
-
-        ``columns`` are the places in the space of those that ``differences`` are about.
-        """
+        """Return the tree with a level if the deepest bins are ready: a halved column of the largest difference."""
         is_deepest = ready & (tree.depths == len(tree.axes))
         if not is_deepest.any():
             return tree
@@ -110,14 +102,7 @@ def number_parents(rows: Ints) -> Ints:
 
 
 def selection_bias(policy: PartitionPolicy, reporting_shares: Array, shares: Array, mean: Array) -> Array:
-    """Return the expected difference in value between participants who report on an arm and all in the bin.
-
-    policy: its wholes are the bins.
-    reporting_shares (parts, arms): share of a part's participants who report on each arm.
-    shares, mean: as in `Subdivision`.
-
-    It is the mean value of reporting participants less that of all, (bins, arms); 0 without reports.
-    """
+    """Return the expected value of who reports on an arm less that of all in the bin, (bins, arms); or 0."""
     weights = shares[:, None] * reporting_shares
     reporter_totals = policy.sum_by_parent(weights)
     reporter_means = policy.sum_by_parent(weights * mean) / np.where(reporter_totals > 0, reporter_totals, 1.0)

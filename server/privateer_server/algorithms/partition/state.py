@@ -56,10 +56,7 @@ class PartitionState:
     constant: ContextFreeArms | None = None
 
     def means(self, is_asking: bool) -> Array:
-        """Return posterior means of bins, (bins, arms), averaged with the model of constant differences.
-
-        ``is_asking`` is whether they are for a round that asks people, or for the last policy.
-        """
+        """Return posterior means of bins, (bins, arms), averaged with the model of constant differences."""
         mean = self.posterior.mean
         return self.constant.averaged(mean, is_asking) if self.constant else mean
 

@@ -284,7 +284,6 @@ class PhasedLearner(RoundsLearner[PhasedSpec, PhasedState, PhasedPolicy]):
         )
 
     def _build_estimates(self, state: PhasedState) -> tuple[Estimate, ...]:
-        """Return the mean rewards of the active actions with their intervals."""
         bounds = (self.spec.reward.low, self.spec.reward.high)
         values = (state.estimates + self.spec.reward.middle).tolist()
         rows = zip(state.active.tolist(), values, state.radii.tolist(), strict=True)
@@ -297,7 +296,6 @@ class PhasedLearner(RoundsLearner[PhasedSpec, PhasedState, PhasedPolicy]):
         return "decided against all other options" if is_separate else "ahead, and not decided"
 
     def _build_progress(self, state: PhasedState) -> Figures:
-        """Return counts of phases, rounds, participants and remaining actions, and the share of clipped averages."""
         facts = (
             Fact("phases", state.phase, "count"),
             Fact("phases planned", self.spec.phases, "count"),

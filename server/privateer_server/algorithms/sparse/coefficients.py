@@ -81,11 +81,7 @@ def estimate_coefficients(n_participants: int, moments: Array, variances: Array,
 
 
 def has_correlated_features(n_arms: int, n_participants: int, moments: Array, variances: Array) -> bool:
-    """Whether features correlate, or are off-centre, beyond chance among participants with random arms.
-
-    n_arms: number of first coordinates that are of arms.
-    n_participants, moments, variances: as of `estimate_coefficients`.
-    """
+    """Whether features correlate, or are off-centre, beyond chance among participants with random arms."""
     size = len(moments) - 1
     totals, noise = (matrix[:n_arms, n_arms:size].sum(axis=0) for matrix in (moments, variances))
     mean_ratios = np.abs(totals) / np.sqrt(noise + n_participants * UNIFORM)

@@ -240,7 +240,6 @@ class EpochLearner(SparseLearner[EpochState]):
         )
 
     def _block_index(self, places: Places, features: Places) -> tuple[NDArray[np.intp], ...]:
-        """Return the index of the block of ``features`` in the block of ``places``."""
         coordinates = self._coordinates(np.searchsorted(places, features), len(places))
         return np.ix_(coordinates, coordinates)
 

@@ -7,9 +7,13 @@ import numpy as np
 from scipy.special import ndtr
 
 from privateer_core.arrays import Array, Ints
-from privateer_server.algorithms.trial.evidence.averages import HitValues, best_centres, estimate_from_people
 from privateer_server.algorithms.trial.evidence.epochs import Epoch, TrialDesign
-from privateer_server.algorithms.trial.evidence.trial_evidence import TrialEvidence
+from privateer_server.algorithms.trial.evidence.trial_evidence import (
+    HitValues,
+    TrialEvidence,
+    best_centres,
+    estimate_from_people,
+)
 from privateer_server.algorithms.trial.evidence.weighted_sums import Sums, rates
 
 _STANDARD_POINTS: Final = np.linspace(-8.0, 8.0, 321)

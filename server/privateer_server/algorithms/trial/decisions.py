@@ -136,7 +136,6 @@ def build_effects(state: TrialState, findings: TrialFindings, spec: TrialSpec) -
 
 
 def _build_segment_effects(findings: TrialFindings, spec: TrialSpec) -> Iterator[Effect]:
-    """Yield the effects in every inhabited segment, in units of rewards."""
     effects, decisions, unit = findings.effects, findings.decisions, spec.reward.span
     contributions = (findings.average or effects).contribution
     for k, a, _ in spec.effects():

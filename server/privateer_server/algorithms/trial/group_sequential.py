@@ -170,12 +170,10 @@ def _survivor_density(walk: _Walk, time: float, edges: Array) -> Array:
 
 
 def _build_grid(edges: Array) -> Array:
-    """Return points (A, points) between minus the edges and the edges."""
     return np.asarray(edges[:, None] * np.linspace(-1.0, 1.0, _N_GRID_POINTS))
 
 
 def _simpson_weights(edges: Array) -> Array:
-    """Return Simpson's weights (A, points) of the grid."""
     weights = np.full(_N_GRID_POINTS, 2.0)
     weights[1::2] = 4.0
     weights[[0, -1]] = 1.0
@@ -183,7 +181,6 @@ def _simpson_weights(edges: Array) -> Array:
 
 
 def _normal_density(values: Array) -> Array:
-    """Return the standard normal density."""
     return np.asarray(np.exp(-np.square(values) / 2) / np.sqrt(2 * np.pi))
 
 

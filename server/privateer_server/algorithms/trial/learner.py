@@ -19,7 +19,7 @@ from privateer_server.algorithms import NewRound, RoundsLearner
 from privateer_server.algorithms.trial.allocation import CHOSEN_AFTER, Holdout, allocate_arms
 from privateer_server.algorithms.trial.decisions import TrialFindings, find_stopping_rule
 from privateer_server.algorithms.trial.evidence.trial_evidence import TrialEvidence
-from privateer_server.algorithms.trial.power.planned_designs import build_designs
+from privateer_server.algorithms.trial.power.power_analysis import build_designs
 from privateer_server.algorithms.trial.power.power_tables import build_power_tables, check_effect
 from privateer_server.algorithms.trial.state import TrialState
 from privateer_server.algorithms.trial.treatment_effects import control_rate

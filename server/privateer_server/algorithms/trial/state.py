@@ -15,7 +15,7 @@ from privateer_server.algorithms.trial.evidence.epochs import Epoch, stable_weig
 from privateer_server.algorithms.trial.evidence.trial_evidence import TrialEvidence
 from privateer_server.algorithms.trial.evidence.weighted_sums import Sums
 from privateer_server.algorithms.trial.group_sequential import critical_values, information_fractions
-from privateer_server.algorithms.trial.power.planned_designs import TrialDesigns
+from privateer_server.algorithms.trial.power.power_analysis import TrialDesigns
 from privateer_server.algorithms.trial.treatment_effects import choose_people_shares, estimate_asked_shares
 
 _DETECTION_DEVIATIONS: Final = 10.0

@@ -9,14 +9,14 @@ from privateer_core.answer.estimates import MeasuredRate
 from privateer_core.answer.share_source import ShareSource
 from privateer_core.answer.shares import Shares
 from privateer_core.arrays import Array, Bools, Ints
-from privateer_server.algorithms.trial.evidence.averages import (
+from privateer_server.algorithms.trial.evidence.trial_evidence import (
     Average,
     HitValues,
+    TrialEvidence,
     estimate_from_people,
     join_averages,
     joint_weights,
 )
-from privateer_server.algorithms.trial.evidence.trial_evidence import TrialEvidence
 from privateer_server.algorithms.trial.evidence.weighted_sums import Sums, align_ends, rates, scaled_variance
 from privateer_server.algorithms.trial.group_sequential import (
     POWER,

@@ -113,7 +113,6 @@ def bound_loss(
 
 
 def _gap_variance(first: Array, second: Array, correlations: Array) -> Array:
-    """Return the variance of a difference of two correlated estimates."""
     return np.asarray(np.maximum(np.square(first) + np.square(second) - 2 * correlations * first * second, 0.0))
 
 
@@ -245,7 +244,6 @@ def build_expected_rewards(state: TrialState, findings: TrialFindings, spec: Tri
 
 
 def _build_recommendations(findings: TrialFindings, spec: TrialSpec) -> Recommendations:
-    """Return the recommended arm of every inhabited segment, with its basis."""
     rows = []
     for k in np.flatnonzero(findings.is_inhabited).tolist():
         option, basis = spec.options[findings.segment_arms[k]], choose_segment_basis(findings, k)
@@ -315,7 +313,6 @@ def _build_stopped_effect(state: TrialState, spec: TrialSpec) -> Iterator[Interv
 
 
 def _build_guardrails(state: TrialState, spec: TrialSpec) -> Iterator[GuardrailEffects]:
-    """Yield effects on guardrails, in shares of people who say yes."""
     everybody = state.everybody[1:] or (None,) * len(state.guardrails)
     for name, evidence, pooled in zip(spec.algorithm.guardrails, state.guardrails, everybody, strict=True):
         effects = compute_effects(evidence, state.asked_shares)
@@ -330,7 +327,6 @@ def _build_guardrails(state: TrialState, spec: TrialSpec) -> Iterator[GuardrailE
 def _build_guardrail_effect(
     effects: SegmentEffects | AverageEffects, cell: tuple[int, ...], option: str, group: str | None
 ) -> Effect:
-    """Return an effect on a guardrail, with its interval, or the reason why it has none."""
     value, low, high = (float(part[cell]) for part in (effects.estimate, effects.low, effects.high))
     is_decided = bool(effects.decided[cell])
     unsaid_reason = UNSAID_REASONS.get(ReasonCode(int(effects.reason[cell])), Reason.NOT_LOOKED_AT)
@@ -354,7 +350,6 @@ def _build_share_intervals(state: TrialState, spec: TrialSpec) -> Iterator[Inter
 
 
 def _build_effect_paths(state: TrialState, spec: TrialSpec) -> EffectsOverTime:
-    """Return the effects of every inhabited segment with their intervals at each look."""
     paths = []
     for k, a, group in _inhabited_cells(spec, state.evidence.stable.is_inhabited):
         path = spec.reward.span * state.path[:, k, a - 1]

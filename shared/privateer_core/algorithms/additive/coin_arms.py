@@ -114,11 +114,7 @@ class CoinArms:
         rewards: Array,
         residuals: Array,
     ) -> KeyedValues:
-        """Return the contributions of n participants.
-
-        terms: shape (n, features).
-        arms, rewards, residuals (n,): each participant's arm, reward in [0, 1], and residual in [-1, 1].
-        """
+        """Return the contributions of n participants, by rewards in [0, 1] and residuals in [-1, 1]."""
         groups, group = self.groups, hash_groups(layout, coins)
         coin_arms, indices, is_cell = groups.arms[group], groups.questions[group], groups.is_cell_report[group]
         parts = questions.locate(terms)[np.arange(len(coins)), np.append(0, self.resolutions)[indices]]

@@ -23,7 +23,7 @@ from privateer_core.privacy.terms import calibrate
 from privateer_core.spec.arms import ArmsSpec
 from privateer_core.spec.categories import MISSING, Ordinal, name_code
 from privateer_core.spec.features import Feature, Scaled
-from privateer_core.spec.memory import check_half_life, half_life_concerns, validate_half_life
+from privateer_core.spec.reward import check_half_life, half_life_concerns, validate_half_life
 from privateer_core.spec.sections import Section, parse_section
 from privateer_core.spec.spec import Capabilities
 
@@ -307,5 +307,4 @@ class AdditiveSpec(ArmsSpec):
 
 
 def _format(value: float) -> str:
-    """Format a number with two significant digits."""
     return f"{float(f'{value:.2g}'):,g}"

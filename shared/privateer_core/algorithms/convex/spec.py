@@ -227,7 +227,6 @@ class ConvexSpec(Spec):
 
     @classmethod
     def _example(cls, privacy: Mapping[str, Any], algorithm: Mapping[str, Any], shape: str = "ball") -> Self:
-        """Return a small two-dimensional instance with this promise, ``[algorithm]`` and shape."""
         data = {
             "experiment": {"name": "test", "horizon": 4000, "round_size": 1000},
             "domain": {"shape": shape, "dimension": 2},

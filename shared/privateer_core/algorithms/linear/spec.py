@@ -188,7 +188,6 @@ class LinearSpec(ArmsSpec):
 
     @classmethod
     def _example(cls, privacy: Mapping[str, Any], algorithm: Mapping[str, Any]) -> Self:
-        """Return a small instance with one feature, this promise and these keys of ``[algorithm]``."""
         data = {
             "experiment": {"name": "test", "arms": ["a", "b", "c"], "horizon": 600, "round_size": 200},
             "context": {"features": {"x": {"low": 0.0, "high": 1.0}}},

@@ -11,14 +11,13 @@ from typing_extensions import override
 from privateer_core.primitives.public_coins import Layout
 from privateer_core.primitives.questions import KeyedMeans
 from privateer_core.spec.arms import ArmsSpec
-from privateer_core.spec.memory import check_half_life, half_life_concerns, validate_half_life
+from privateer_core.spec.reward import check_half_life, half_life_concerns, validate_half_life
 from privateer_core.spec.sections import Section, parse_section
 from privateer_core.spec.spec import Capabilities, example_promises
 
 MEMORIES: Final = (math.inf, 30_000.0, 10_000.0, 3_000.0)
 """Half-lives in participants, of which ``half_life = "auto"`` uses the best predictor."""
-_UNINFORMATIVE_RATE: Final = 0.5
-"""The declared rate that is equivalent to none."""
+_UNINFORMATIVE_RATE: Final = 0.5  # the declared rate that is equivalent to none
 
 
 class PartitionSection(Section):
@@ -100,7 +99,6 @@ class PartitionSpec(ArmsSpec):
 
     @classmethod
     def _example(cls, privacy: Any, **algorithm: Any) -> Self:
-        """Return a small instance with two features, this promise and these keys of ``[algorithm]``."""
         unit = {"low": 0.0, "high": 1.0}
         data = {
             "experiment": {"name": "test", "arms": ["a", "b", "c"], "horizon": 20_000, "min_round_fraction": 0.1},

@@ -29,10 +29,7 @@ class LearnedSlope:
 
 
 def adjust_values(values: Array, numbers: Array, slopes: Sequence[LearnedSlope]) -> Array:
-    """Return values (n,) minus the excess predicted from numbers (n, k), clipped to [0, 1].
-
-    slopes: slopes of the first of the numbers.
-    """
+    """Return values (n,) minus the excess predicted from the first of the numbers (n, k), clipped to [0, 1]."""
     if not slopes:
         return values
     expected_excess = sum(slope.slope * (numbers[:, column] - slope.mean) for column, slope in enumerate(slopes))

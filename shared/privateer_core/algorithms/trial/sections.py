@@ -137,10 +137,7 @@ class SegmentsSection(Section):
 
 
 def planned_looks(n_participants: int, min_look_size: int, max_looks: int) -> tuple[int, ...]:
-    """Return the number of participants at every look; each has 1.5 times those of the previous look.
-
-    min_look_size: minimum number of participants between two looks, and before the first.
-    """
+    """Return the participants at every look: 1.5 times those before, and ``min_look_size`` more at least."""
     looks = [n_participants]
     while len(looks) < max_looks:
         previous = round(looks[0] / LOOK_GROWTH)

@@ -385,7 +385,6 @@ class TrialSpec(ArmsSpec):
         reward: Mapping[str, Any] = MappingProxyType({}),
         **algorithm: Any,
     ) -> Self:
-        """Return a small instance with this promise, these segments, rewards and keys of ``[algorithm]``."""
         unit = {"low": 0.0, "high": 1.0}
         data = {
             "experiment": {"name": "test", "arms": ["a", "b", "c"], "horizon": 20_000},

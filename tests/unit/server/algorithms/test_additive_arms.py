@@ -9,7 +9,7 @@ import pytest
 from privateer_core.algorithms.additive.coin_arms import CoinArms
 from privateer_core.policies.policy import Arms
 from privateer_server.algorithms import learner_for
-from privateer_server.experiments.spec_changes import add_arm, retire_arm
+from privateer_server.experiments.changes import add_arm, retire_arm
 from privateer_server.rounds.loop import Schedule, Step
 from tests.unit.algorithms.test_additive import spec_of
 

@@ -11,8 +11,6 @@ from privateer_core.algorithms.additive.cells import Cells, Questions, ShapeCell
 from privateer_core.algorithms.additive.policy import TERM_UNIT, Residuals
 from privateer_server.algorithms import learner_for
 from privateer_server.algorithms.additive import posterior
-from privateer_server.algorithms.additive.arm_shares import ArmShares, simulate_terms
-from privateer_server.algorithms.additive.cell_masses import CellMasses
 from privateer_server.algorithms.additive.observed_round import (
     FeatureProducts,
     SeparateTerms,
@@ -21,6 +19,7 @@ from privateer_server.algorithms.additive.observed_round import (
     optimal_question_shares,
 )
 from privateer_server.algorithms.additive.part_sums import PartSums
+from privateer_server.algorithms.additive.participant_shares import ArmShares, CellMasses, simulate_terms
 from privateer_server.algorithms.additive.posterior import TermPosterior, WhitePosterior, build_kernels
 from tests.unit.algorithms.test_additive import spec_of
 

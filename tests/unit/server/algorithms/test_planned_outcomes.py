@@ -7,8 +7,7 @@ import pytest
 
 from privateer_core.algorithms import parse_spec
 from privateer_core.algorithms.trial import TrialSpec
-from privateer_server.algorithms.trial.power.planned_designs import build_designs
-from privateer_server.algorithms.trial.power.power_analysis import PlannedOutcome, analyze_power
+from privateer_server.algorithms.trial.power.power_analysis import PlannedOutcome, analyze_power, build_designs
 from privateer_server.algorithms.trial.power.power_tables import build_allocations_table, build_power_tables
 
 EFFECT = 0.1

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize_scalar
 
-from privateer_server.algorithms.trial.evidence.score_limits import (
+from privateer_server.algorithms.trial.evidence.variances import (
     common_rate,
     restricted_rates,
     score_limits,

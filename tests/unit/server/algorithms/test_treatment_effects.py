@@ -7,9 +7,8 @@ import pytest
 
 from privateer_core.answer.share_source import ShareSource
 from privateer_core.answer.shares import Shares
-from privateer_server.algorithms.trial.evidence.averages import average_contributions
 from privateer_server.algorithms.trial.evidence.epochs import PlannedEpoch, TrialDesign
-from privateer_server.algorithms.trial.evidence.trial_evidence import TrialEvidence
+from privateer_server.algorithms.trial.evidence.trial_evidence import TrialEvidence, average_contributions
 from privateer_server.algorithms.trial.group_sequential import critical_values
 from privateer_server.algorithms.trial.power.power_analysis import look_times, required_people
 from privateer_server.algorithms.trial.reasons import ReasonCode

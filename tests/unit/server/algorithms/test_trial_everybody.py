@@ -14,9 +14,8 @@ from privateer_core.answer.parts import GuardrailEffects, Intervals
 from privateer_core.primitives.contributions import CellHits
 from privateer_lab.simulation.simulation import Simulation
 from privateer_server.algorithms.trial.decisions import TrialFindings
-from privateer_server.algorithms.trial.evidence.averages import Average
 from privateer_server.algorithms.trial.evidence.epochs import stable_weights
-from privateer_server.algorithms.trial.evidence.trial_evidence import TrialEvidence
+from privateer_server.algorithms.trial.evidence.trial_evidence import Average, TrialEvidence
 from privateer_server.algorithms.trial.evidence.weighted_sums import Sums
 from privateer_server.algorithms.trial.group_sequential import critical_values
 from privateer_server.algorithms.trial.learner import TrialLearner

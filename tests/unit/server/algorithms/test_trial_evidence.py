@@ -7,14 +7,14 @@ import pytest
 
 from privateer_core.codec import decode, encode
 from privateer_server.algorithms.trial.allocation import match_probabilities
-from privateer_server.algorithms.trial.evidence.averages import (
+from privateer_server.algorithms.trial.evidence.epochs import Epoch, PlannedEpoch, TrialDesign
+from privateer_server.algorithms.trial.evidence.trial_evidence import (
     HitValues,
+    TrialEvidence,
     average_contributions,
     best_centres,
     estimate_from_people,
 )
-from privateer_server.algorithms.trial.evidence.epochs import Epoch, PlannedEpoch, TrialDesign
-from privateer_server.algorithms.trial.evidence.trial_evidence import TrialEvidence
 from privateer_server.algorithms.trial.evidence.weighted_sums import Sums, standardized_scores
 from privateer_server.algorithms.trial.group_sequential import critical_values, information_fractions
 from privateer_server.algorithms.trial.power.power_analysis import effect_deviations

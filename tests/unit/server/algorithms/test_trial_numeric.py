@@ -16,8 +16,7 @@ from privateer_core.primitives.contributions import BERNSTEIN
 from privateer_server.algorithms.trial.evidence.epochs import Epoch, TrialDesign
 from privateer_server.algorithms.trial.evidence.trial_evidence import TrialEvidence
 from privateer_server.algorithms.trial.learner import TrialLearner
-from privateer_server.algorithms.trial.power.planned_designs import build_designs
-from privateer_server.algorithms.trial.power.power_analysis import analyze_power
+from privateer_server.algorithms.trial.power.power_analysis import analyze_power, build_designs
 from privateer_server.algorithms.trial.state import TrialState, build_epoch
 
 ONE = TrialDesign(0.05, 20_000, np.array([0.5, 0.5]), np.ones(1), numeric=True)

@@ -3,7 +3,7 @@
 import pytest
 
 from privateer_core.errors import Unavailable
-from privateer_server.api.long_polls import ConnectionLimit
+from privateer_server.api.experiment_routes import ConnectionLimit
 
 
 def test_one_sender_does_not_exclude_others_from_long_polls() -> None:

@@ -19,12 +19,12 @@ from privateer_server.conclusions.by_effects import (
 )
 from privateer_server.conclusions.by_estimates import options_headline, point_headline, scores_headline, suggest_size
 from privateer_server.conclusions.conclusion import conclude, describe_privacy_cost
-from privateer_server.conclusions.number_format import (
+from privateer_server.conclusions.texts import (
     AnswerFacts,
     choose_decimals,
     format_difference,
+    shorten,
 )
-from privateer_server.conclusions.rule_words import shorten
 from privateer_server.rounds.loop import Schedule
 from tests.support.specs import make_spec
 

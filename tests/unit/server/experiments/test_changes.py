@@ -73,7 +73,7 @@ async def test_an_immediate_pause_learns_from_the_reports_so_far(api: Api) -> No
 async def test_a_pause_has_a_deadline_which_a_restart_keeps(
     settings: ServerSettings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("privateer_server.rounds.deadlines._CHECK_INTERVAL_SECONDS", 0.01)
+    monkeypatch.setattr("privateer_server.rounds.background_checks._CHECK_INTERVAL_SECONDS", 0.01)
     clock = Hands()
     async with serving(create_app(settings, clock)) as client:
         await Api(client).create(SMALL)
@@ -272,7 +272,7 @@ async def test_a_pending_change_may_be_advanced_but_not_deferred(api: Api) -> No
 async def test_the_deadline_of_a_change_continues_through_a_pause(
     settings: ServerSettings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("privateer_server.rounds.deadlines._CHECK_INTERVAL_SECONDS", 0.01)
+    monkeypatch.setattr("privateer_server.rounds.background_checks._CHECK_INTERVAL_SECONDS", 0.01)
     clock = Hands()
     async with serving(create_app(settings, clock)) as client:
         api = Api(client)

@@ -15,9 +15,9 @@ from tests.support.servers import ADMIN, PHASED, Api, assert_problem
 async def test_a_phase_does_not_fail_at_its_deadline_during_a_pause(
     settings: ServerSettings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("privateer_server.rounds.deadlines._CHECK_INTERVAL_SECONDS", 0.01)
-    monkeypatch.setattr("privateer_server.rounds.deadlines._MIN_LATE_SECONDS", 0)
-    monkeypatch.setattr("privateer_server.rounds.deadlines._MIN_LATE_CHECKS", 1)
+    monkeypatch.setattr("privateer_server.rounds.background_checks._CHECK_INTERVAL_SECONDS", 0.01)
+    monkeypatch.setattr("privateer_server.rounds.background_checks._MIN_LATE_SECONDS", 0)
+    monkeypatch.setattr("privateer_server.rounds.background_checks._MIN_LATE_CHECKS", 1)
     clock = Hands()
     timed_phases = phased_tables({**PHASED, "recruitment.timeout_seconds": 60, "recruitment.extensions": 0}, "local")
     async with serving(create_app(settings, clock)) as client:

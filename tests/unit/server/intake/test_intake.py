@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from privateer_server.app import create_app
-from privateer_server.rounds.closing import RoundPublisher
 from privateer_server.rounds.open_round import OpenRound
+from privateer_server.rounds.succession import RoundPublisher
 from privateer_server.settings import ServerSettings
 from privateer_server.store.round_keys import RoundKeys
 from tests.support.asgi import serving
@@ -124,7 +124,7 @@ async def test_intake_continues_while_a_change_waits_for_a_closing_round(api: Ap
 async def test_deadlines_are_met_while_another_experiment_learns(
     settings: ServerSettings, learning: Event, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("privateer_server.rounds.deadlines._CHECK_INTERVAL_SECONDS", 0.01)
+    monkeypatch.setattr("privateer_server.rounds.background_checks._CHECK_INTERVAL_SECONDS", 0.01)
     async with serving(create_app(settings)) as client:
         api = Api(client)
         await api.create(SLOW)

@@ -16,7 +16,7 @@ Serving = Callable[[], AbstractAsyncContextManager[Api]]
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Hands:
-    monkeypatch.setattr("privateer_server.rounds.deadlines._CHECK_INTERVAL_SECONDS", 0.01)
+    monkeypatch.setattr("privateer_server.rounds.background_checks._CHECK_INTERVAL_SECONDS", 0.01)
     return Hands()
 
 

@@ -15,7 +15,7 @@ from privateer_core.wire.publication import Round, decode_publication
 from privateer_server.intake.accumulator import Accumulator
 from privateer_server.intake.decryption import Decryptor
 from privateer_server.rounds import open_round
-from privateer_server.rounds.deadlines import Deadlines
+from privateer_server.rounds.background_checks import Deadlines
 from privateer_server.rounds.open_round import open_first_round, open_round_after_miss
 from privateer_server.store.rounds import RoundWriter
 from privateer_server.store.store import Store

@@ -34,7 +34,7 @@ SHUFFLE = SHUFFLED | WAITING | {"experiment.horizon": 250}
 
 @pytest.fixture(autouse=True)
 def check_quickly(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("privateer_server.rounds.deadlines._CHECK_INTERVAL_SECONDS", 0.01)
+    monkeypatch.setattr("privateer_server.rounds.background_checks._CHECK_INTERVAL_SECONDS", 0.01)
 
 
 @pytest.fixture

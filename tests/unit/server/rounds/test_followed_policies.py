@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from privateer_lab.environments.environment import Delay
-from privateer_server.rounds.late_reports import shares_by_policy
+from privateer_server.rounds.succession import shares_by_policy
 
 OPENED = [0.0, 100.0, 200.0, 300.0]
 

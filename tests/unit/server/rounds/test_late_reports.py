@@ -13,8 +13,8 @@ from privateer_core.policies.policy import AGE_SIZE, message_size
 from privateer_core.privacy.terms_verification import Limits
 from privateer_core.wire.batch import BATCH, SIGNATURE_HEADER
 from privateer_server.app import create_app
-from privateer_server.rounds.late_reports import EarlierPolicies
 from privateer_server.rounds.loop import Schedule
+from privateer_server.rounds.succession import EarlierPolicies
 from privateer_server.settings import ServerSettings
 from tests.support.asgi import serving
 from tests.support.clocks import Hands
@@ -147,7 +147,7 @@ def test_earlier_policies_are_cached_within_limits(monkeypatch: pytest.MonkeyPat
     bodies = {version: published(linear_spec("local"), version=version) for version in (1, 2, 3)}
     size = max(map(len, bodies.values()))
     monkeypatch.setattr(
-        f"privateer_server.rounds.late_reports.{limit}", n_cached * (1 if limit == "_MAX_CACHED_POLICIES" else size)
+        f"privateer_server.rounds.succession.{limit}", n_cached * (1 if limit == "_MAX_CACHED_POLICIES" else size)
     )
     reads: list[int] = []
 

@@ -21,8 +21,8 @@ from privateer_core.serving.store.leases import Lease, Leases
 from privateer_core.serving.store.postgres import PostgresDatabase
 from privateer_server.data import Data, open_data
 from privateer_server.intake.decryption import REPORT_ID_SIZE
-from privateer_server.rounds.closing import ClosedRound, RoundPublisher
 from privateer_server.rounds.open_round import OpenRound, build_round_record, open_first_round
+from privateer_server.rounds.succession import ClosedRound, RoundPublisher
 from privateer_server.settings import ServerSettings, read_settings
 from privateer_server.store.records import JournalEntry, Leaf, RoundRecord, RoundUpdate, TokenRow
 from privateer_server.store.schema import JOURNAL_SCHEMA, STORE_SCHEMA

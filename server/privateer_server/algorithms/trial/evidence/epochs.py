@@ -7,7 +7,7 @@ import numpy as np
 
 from privateer_core.arrays import Array
 from privateer_core.primitives.contributions import BITS, ValueParts
-from privateer_server.algorithms.trial.evidence.value_sums import PlannedValues
+from privateer_server.algorithms.trial.evidence.variances import PlannedValues
 
 _PRIOR_HITS: Final = 2.0  # hits of a mean of 1/2 that an epoch is taken to have beside its own
 _PRIOR_HITS_PER_NOISE_DEVIATION: Final = 4.0

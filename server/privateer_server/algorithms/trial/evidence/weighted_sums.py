@@ -11,8 +11,7 @@ from scipy.special import ndtr, ndtri, stdtr, stdtrit
 from privateer_core.answer.estimates import MIN_BEARING_REWARDS
 from privateer_core.arrays import Array, Bools
 from privateer_server.algorithms.trial.evidence.epochs import Epoch, TrialDesign, pair_with_control
-from privateer_server.algorithms.trial.evidence.score_limits import common_rate, score_limits
-from privateer_server.algorithms.trial.evidence.value_sums import ValueSums
+from privateer_server.algorithms.trial.evidence.variances import ValueSums, common_rate, score_limits
 
 _MIN_PEOPLE: Final = (5.0, 10.0)
 """People that both arms need for an interval where there is no noise: of bits, and of numbers."""

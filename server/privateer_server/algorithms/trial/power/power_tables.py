@@ -11,8 +11,12 @@ from privateer_core.algorithms.trial.segments import EVERYBODY
 from privateer_core.answer.facts import Kind, Table
 from privateer_core.errors import SpecError
 from privateer_core.spec.adjustment import remaining_deviation_factor
-from privateer_server.algorithms.trial.power.planned_designs import TrialDesigns, build_designs
-from privateer_server.algorithms.trial.power.power_analysis import analyze_power, list_treatments
+from privateer_server.algorithms.trial.power.power_analysis import (
+    TrialDesigns,
+    analyze_power,
+    build_designs,
+    list_treatments,
+)
 
 _BOUNDS_FACTORS: Final = (1, 10, 100)
 _SIGNIFICANT: Final = 4
@@ -174,7 +178,6 @@ def list_question_rows(spec: TrialSpec) -> tuple[tuple[str, str, float], ...]:
 
 
 def _round_effect(effect: float) -> float | None:
-    """Round an effect; None if no rewards can differ by it."""
     return float(f"{effect:.{_SIGNIFICANT}g}") if np.isfinite(effect) else None
 
 

@@ -16,7 +16,6 @@ from typing_extensions import override
 
 from privateer_core.arrays import Array, Bools
 from privateer_server.algorithms.trial.allocation import allocate_arms
-from privateer_server.algorithms.trial.evidence.averages import average_contributions
 from privateer_server.algorithms.trial.evidence.epochs import (
     Epoch,
     PlannedEpoch,
@@ -24,8 +23,8 @@ from privateer_server.algorithms.trial.evidence.epochs import (
     common_weights,
     contrast_variances,
 )
-from privateer_server.algorithms.trial.evidence.trial_evidence import TrialEvidence
-from privateer_server.algorithms.trial.evidence.value_sums import PlannedValues
+from privateer_server.algorithms.trial.evidence.trial_evidence import TrialEvidence, average_contributions
+from privateer_server.algorithms.trial.evidence.variances import PlannedValues
 from privateer_server.algorithms.trial.evidence.weighted_sums import Sums
 from privateer_server.algorithms.trial.group_sequential import critical_values, information_fractions
 from privateer_server.algorithms.trial.treatment_effects import compute_direct_weight, half_widths
@@ -230,7 +229,6 @@ def _sum_weights(design: TrialDesign, epoch: Epoch, n_runs: int) -> Array:
 
 
 def _average_scores(sums: Sums, design: TrialDesign, n_runs: int) -> Array:
-    """Return scores of average effects, (runs, K)."""
     side_by_side = sums.map_arrays(lambda rows: _place_runs_side_by_side(rows, n_runs))
     return average_contributions(side_by_side, design).scores.reshape(n_runs, -1)
 

@@ -1,18 +1,25 @@
-"""Deadlines of rounds: rounds that are over without a further report are closed, or given up."""
+"""Periodic tasks: overdue rounds are closed or given up, and changes by other servers are read."""
 
 import asyncio
 import logging
-from typing import Final
+from collections import Counter
+from typing import TYPE_CHECKING, Final
 
 from privateer_core.clock import Clock
 from privateer_core.errors import NotFound, Unavailable
 from privateer_core.serving.logs import trace
 from privateer_core.serving.process import Background
+from privateer_server.data import Data
 from privateer_server.experiments.catalog import Experiments
 from privateer_server.experiments.experiment import Experiment
 from privateer_server.intake.intake import Intake
 from privateer_server.rounds.open_round import with_deadlines
 from privateer_server.rounds.states import RoundEvent, RoundState
+from privateer_server.store.records import TRANSIENT_ERRORS, ExperimentState
+
+if TYPE_CHECKING:
+    from privateer_core.serving.store.postgres import Notifications
+
 
 _CHECK_INTERVAL_SECONDS: Final = 0.5
 _MIN_LATE_SECONDS: Final = 60
@@ -81,3 +88,52 @@ class Deadlines:
             _log.error("experiment %s: its round is over but not closed (%s)", name, trace(error))
         finally:
             self._expiring.discard(name)
+
+
+_POLL_SECONDS: Final = 1.0  # the interval of refreshes without a notification: counted reports are not notified
+
+
+class Follower:
+    """The task that refreshes experiments from the store, at each notification and once a second.
+
+    Correctness does not depend on it: each count or change reads the experiment's stored state first.
+    """
+
+    def __init__(self, data: Data, notifications: "Notifications", experiments: Experiments, intake: Intake) -> None:
+        self._store, self._notifications, self._is_failing = data.store, notifications, False
+        self._experiments, self._intake = experiments, intake
+
+    async def run(self) -> None:
+        """Refresh experiments until the task is cancelled."""
+        while True:
+            await asyncio.to_thread(self._notifications.wait, _POLL_SECONDS)
+            try:
+                await self.refresh_experiments()
+                self._is_failing = False
+            except TRANSIENT_ERRORS as error:
+                if not self._is_failing:
+                    _log.error("the database cannot be read, and what other servers do is not seen (%s)", trace(error))
+                self._is_failing = True
+                await asyncio.sleep(_POLL_SECONDS)
+
+    async def refresh_experiments(self) -> None:
+        """Refresh all experiments whose stored state has changed."""
+        states = await asyncio.to_thread(self._store.experiment_states)
+        for experiment in self._experiments:
+            if experiment.name not in states:
+                await self._experiments.forget_if_deleted(experiment.name)
+        for name, state in states.items():
+            try:
+                experiment = await self._experiments.find(name)
+                if _has_changed(experiment, state) and not self._intake.is_closing(name):
+                    async with self._intake.lock_experiment(name):
+                        pass  # the context refreshes the experiment
+            except (NotFound, Unavailable):
+                continue  # deleted meanwhile, or the intake has said why
+
+
+def _has_changed(experiment: Experiment, state: ExperimentState) -> bool:
+    current = experiment.current
+    local_facts = (current.digest, current.received, current.state, current.plan, experiment.shuffler)
+    stored_facts = (state.digest, state.received, state.state, state.plan, state.shuffler)
+    return local_facts != stored_facts or experiment.refused != Counter(state.refused)  # which ignores counts of 0

@@ -1,15 +1,18 @@
-"""Shares of participants who get each arm under a policy, from simulated participants with independent features."""
+"""Shares of participants in each cell, learned from noisy counts, and of those who get each arm under a policy."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import softmax
 
-from privateer_core.algorithms.additive.cells import Cells
+from privateer_core.algorithms.additive.cells import Cells, Questions, ShapeCells
 from privateer_core.algorithms.additive.policy import TERM_UNIT, AdditivePolicy
 from privateer_core.arrays import Array, Ints
+from privateer_server.algorithms.additive.posterior import build_kernels
 
 _N_SIMULATED: Final = 256  # people made up for each cell, each of whom takes every draw
 _MAX_EXCEEDING_SHARE: Final = 0.02
@@ -111,11 +114,7 @@ def _arm_frequencies(ranked: NDArray[np.int32]) -> Array:
 
 
 def _average_over_people(policy: AdditivePolicy, frequencies: Array, expected: NDArray[np.int32]) -> tuple[Array, ...]:
-    """Return the arms' shares and the averages of the statistics of `ArmShares`, (cells, arms) each.
-
-    frequencies, expected (cells, people, arms): how often people get each arm, and their expected rewards, in
-        steps.
-    """
+    """Return shares and averages as in `ArmShares`, (cells, arms) each, from arrays (cells, people, arms)."""
     residuals, means = policy.residuals, np.asarray(TERM_UNIT * expected)
     weights = frequencies * residuals.weights(means)
     cut, variances = weights * residuals.clipped_excess(means), frequencies * residuals.variances(means)
@@ -133,3 +132,72 @@ def simulate_terms(cells: Cells, masses: Array) -> Ints:
         drawn_cells = np.searchsorted(ends / ends[-1], middles)
         term_columns.append(columns.start + rng.permutation(drawn_cells))
     return np.stack(term_columns, axis=1)
+
+
+_MISSING_SHARE: Final = 0.1  # assumed share of people without a number, where there may be some
+_RELATIVE_DEVIATIONS: Final = np.array([0.1, 0.2, 0.4, 0.8, 1.6, 3.2])
+"""Standard deviations tried for shares, by the even one."""
+_RIDGE: Final = 1e-6
+_MIN_RELATIVE_SHARE: Final = 2e-3  # the least share that is believed, by the even one
+_CACHE_SIZE: Final = 512  # features whose priors are kept: those of several experiments
+
+
+@dataclass(frozen=True)
+class CellMasses:
+    """Normal evidence of the shares of people by cell, in natural parameters."""
+
+    information: Array  # shape (terms, terms); 0 between cells of different features
+    scores: Array  # shape (terms,)
+
+    @classmethod
+    def unknown(cls, cells: Cells) -> "CellMasses":
+        """Return the evidence before any report."""
+        return cls(np.zeros((cells.count, cells.count)), np.zeros(cells.count))
+
+    def add_counts(
+        self, questions: Questions, cell_shares: Array, counts: Array, variances: Array, n_participants: int
+    ) -> "CellMasses":
+        """Return the evidence after noisy counts (parts,), by their variances and the shares (terms,) before them."""
+        matrix = questions.matrix * (np.arange(questions.cells.count) > 0)
+        expected = n_participants * np.clip(matrix @ cell_shares, 1e-6, 1.0)
+        weighted_matrix = matrix.T / (variances + expected)
+        added_information = n_participants**2 * weighted_matrix @ matrix
+        return CellMasses(self.information + added_information, self.scores + n_participants * weighted_matrix @ counts)
+
+    def means(self, cells: Cells) -> Array:
+        """Return the shares (terms,), which are above 0 and have the sum 1 for each feature; the first is 1."""
+        shares = np.ones(cells.count)
+        for index, feature in enumerate(cells.features):
+            columns = cells.feature_slice(index)
+            shares[columns] = _estimate_shares(feature, self.information[columns, columns], self.scores[columns])
+        return shares
+
+
+def _estimate_shares(feature: ShapeCells, information: Array, scores: Array) -> Array:
+    """Return the mean of one feature's shares over priors of several scales and lengths, by their evidence.
+
+    With R a root of a prior at scale 1, and U and d the vectors and values of R^T J R, the mean at scale s is
+    s^2 R U (1 + s^2 d)^-1 U^T R^T h: one decomposition tells of all scales.
+    """
+    even, roots = _prior(feature)
+    surplus, scale_variances = scores - information @ even, _RELATIVE_DEVIATIONS[:, None] ** 2
+    values, vectors = np.linalg.eigh(roots.transpose(0, 2, 1) @ information @ roots)
+    rotated = roots @ vectors
+    projections, denominators = surplus @ rotated, 1 + scale_variances * np.maximum(values, 0.0)[:, None]
+    shifts = scale_variances * projections[:, None] / denominators
+    evidence = (shifts @ projections[:, :, None])[:, :, 0] - np.log(denominators).sum(axis=2)
+    weights = softmax(evidence / 2)
+    shift = (weights[:, None] @ shifts @ rotated.transpose(0, 2, 1)).sum(axis=(0, 1))
+    shares = np.maximum(even + shift, _MIN_RELATIVE_SHARE * even)
+    return np.asarray(shares / shares.sum())
+
+
+@lru_cache(_CACHE_SIZE)
+def _prior(feature: ShapeCells) -> tuple[Array, Array]:
+    """Return mean shares (cells,) before any report, and roots (lengths, cells, cells) of covariances at scale 1."""
+    even = np.full(feature.count, 1 / feature.count)
+    if feature.missing:
+        even = np.append(np.full(feature.bins, (1 - _MISSING_SHARE) / feature.bins), _MISSING_SHARE)
+    centre = np.eye(feature.count) - even[:, None]
+    kernels = centre @ (even[:, None] * build_kernels(feature) * even) @ centre.T
+    return even, np.linalg.cholesky(kernels + _RIDGE * np.diag(even**2))
