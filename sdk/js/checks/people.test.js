@@ -2,6 +2,7 @@
 /** Many people in one process: each has an arm and a report, and the process asks once for all. */
 
 import assert from "node:assert/strict";
+import { spawn } from "node:child_process";
 import fs, { mkdtempSync, readFileSync, readdirSync, renameSync, statSync } from "node:fs";
 import { syncBuiltinESMExports } from "node:module";
 import { tmpdir } from "node:os";
@@ -9,6 +10,7 @@ import { dirname, join } from "node:path";
 import { test } from "node:test";
 
 import { Client, FileLedger, PeopleLedger } from "../src/node.js";
+import { PeopleDatabase } from "../src/ledgers/database.js";
 import { changed, rejects, serving } from "../test/support/served.js";
 import { vectors } from "../test/support/vectors.js";
 
@@ -39,27 +41,113 @@ test("each person has an arm and one report, and one request fetches the policy 
     for (const [i, arm] of arms) assert.equal((await (await client.person(`user-${i}`)).arm("test", CONTEXT, { default: null, within: 30 })).name, arm);
   }));
 
-test("the folder is on disk before anything is paid, and the log of writes after it", { skip }, (t) =>
+test("the folder is on disk before anything is paid, and the log of writes after it", { skip }, async (t) => {
+  const path = somewhere();
+  const { openSync, fsyncSync } = fs;
+  /** @type {Map<number, string>} */
+  const names = new Map();
+  /** @type {string[]} */
+  const flushed = [];
+  t.after(() => Object.assign(fs, { openSync, fsyncSync }) && syncBuiltinESMExports());
+  fs.openSync = (name, ...how) => {
+    const file = openSync(name, ...how);
+    names.set(file, String(name));
+    return file;
+  };
+  fs.fsyncSync = (file) => void (fsyncSync(file), flushed.push(names.get(file) ?? ""));
+  syncBuiltinESMExports();
+  const database = await PeopleDatabase.open(path, new Uint8Array(32)); // a file of a key would flush the folder, too
+  const [none, common] = [{ person: null, common: null }, { person: null, common: "{}" }];
+  const entry = { person: "00", experiment: "a", isOpen: false, isForgotten: false };
+  assert.equal(database.swap({ ...entry, before: none, after: common, isPaid: false }), null);
+  assert.deepEqual(flushed, [dirname(path)]);
+  assert.deepEqual(database.swap({ ...entry, before: none, after: common, isPaid: true }), common); // somebody was faster
+  assert.equal(database.swap({ ...entry, before: common, after: { ...common, person: "{}" }, isPaid: true }), null);
+  assert.deepEqual(flushed, [dirname(path), `${path}-wal`]);
+  database.close();
+});
+
+test("what is paid is on disk before it is sent", { skip }, () =>
   serving(LOCAL, async (at) => {
-    const path = somewhere();
-    const { openSync, fsyncSync } = fs;
-    /** @type {Map<number, string>} */
-    const names = new Map();
-    /** @type {string[]} */
-    const flushed = [];
-    t.after(() => Object.assign(fs, { openSync, fsyncSync }) && syncBuiltinESMExports());
-    fs.openSync = (name, ...how) => {
-      const file = openSync(name, ...how);
-      names.set(file, String(name));
-      return file;
+    const ledger = new PeopleLedger(somewhere());
+    const ask = ledger.ask.bind(ledger);
+    /** @type {number[]} */
+    const paid = [];
+    ledger.ask = async (action, ...values) => {
+      const result = await ask(action, ...values);
+      if (action === "swap" && /** @type {any} */ (values[0]).isPaid) paid.push(at.bodies.length);
+      return result;
     };
-    fs.fsyncSync = (file) => void (fsyncSync(file), flushed.push(names.get(file) ?? ""));
-    syncBuiltinESMExports();
-    const ledger = new PeopleLedger(path, { key: new Uint8Array(32) }); // a file of a key would flush the folder, too
     const person = await new Client(at.url, { ledger }).person("user-7");
     await person.arm("test", CONTEXT, { default: null, within: 30 });
-    await person.report("test", 1);
-    assert.deepEqual(flushed, [dirname(path), `${path}-wal`]);
+    assert.equal(await person.report("test", 1), "accepted");
+    assert.deepEqual([paid, at.bodies.length], [[0], 1]);
+  }));
+
+test("a ledger that another process has locked gives the default, and holds nothing else", { skip }, () =>
+  serving(LOCAL, async (at) => {
+    const path = somewhere();
+    const client = clientOf(at, path);
+    await (await client.person("first")).arm("test", CONTEXT, { default: null, within: 30 });
+    const other = await PeopleDatabase.open(path, null);
+    other.database.exec("BEGIN IMMEDIATE");
+    const person = await client.person("second");
+    const shown = await person.arm("test", CONTEXT, { default: "standard" });
+    other.database.exec("ROLLBACK");
+    assert.deepEqual([shown.name, await shown.report(1)], ["standard", "not-requested"]);
+    assert.match(shown.fallback ?? "", /did not answer/); // the lock itself is waited for far longer, and elsewhere
+    assert.notEqual((await person.arm("test", CONTEXT, { default: "standard", within: 30 })).name, "standard");
+    other.close();
+  }));
+
+test("a choice that is kept too late is erased, since nobody was shown its arm", { skip }, () =>
+  serving(LOCAL, async (at) => {
+    const path = somewhere();
+    const person = await clientOf(at, path).person("user-7");
+    const session = await person.inTime.session("test", 30);
+    const other = await PeopleDatabase.open(path, null);
+    other.database.exec("BEGIN IMMEDIATE");
+    session.choose(CONTEXT);
+    await rejects(person.confirmChoice(session, null, performance.now() / 1000), "unavailable");
+    other.database.exec("ROLLBACK");
+    other.close();
+    await session.save();
+    let looks = 1000;
+    while (looks > 0 && (await person.ledger.choice(`${at.url}/test`))) looks--;
+    assert.ok(looks > 0);
+  }));
+
+test("a thread that ends gives the default and says so, and the next request begins another", { skip }, () =>
+  serving(LOCAL, async (at) => {
+    const ledger = new PeopleLedger(somewhere());
+    const client = new Client(at.url, { ledger, warn: () => {} });
+    const person = await client.person("user-7");
+    const { name } = await person.arm("test", CONTEXT, { default: null, within: 30 });
+    const thread = await ledger.thread();
+    const ask = thread.ask.bind(thread);
+    thread.ask = (...question) => [ask(...question), thread.worker.terminate()][0]; // while it is asked
+    const shown = await (await client.person("other")).arm("test", CONTEXT, { default: "standard", within: 30 });
+    assert.equal(shown.name, "standard");
+    assert.match(shown.fallback ?? "", /^ledger: cannot use .*people\.db \(its thread has ended\): nothing was paid or sent$/);
+    assert.equal((await (await client.person("user-7")).arm("test", CONTEXT, { default: null, within: 30 })).name, name);
+    await ledger.close();
+    assert.ok((await ledger.thread()) !== thread);
+    await ledger.close();
+  }));
+
+test("a process that has nothing else to do ends, with what was kept and the database open", { skip }, () =>
+  serving(LOCAL, async (at) => {
+    const path = somewhere();
+    const code = `
+      import { Client, PeopleLedger } from ${JSON.stringify(new URL("../src/node.js", import.meta.url).href)};
+      const client = new Client(${JSON.stringify(at.url)}, { ledger: new PeopleLedger(${JSON.stringify(path)}) });
+      const person = await client.person("user-7");
+      const session = await person.join("test");
+      session.choose(${JSON.stringify(CONTEXT)});`;
+    const program = spawn(process.execPath, ["--input-type=module", "--eval", code], { stdio: "inherit" });
+    assert.deepEqual(await new Promise((resolve) => program.on("exit", (...how) => resolve(how))), [0, null]);
+    const person = await clientOf(at, path).person("user-7");
+    assert.ok((await person.resume("test")).arms.length);
   }));
 
 test("what names nobody is no person", { skip }, async () => {
@@ -127,9 +215,9 @@ test("the database has no key, context or arm of a person, nobody else may read 
     }
     assert.equal((await clientOf(at, path).person("alice@example.org").then((same) => same.resume("test"))).choose({}), arm);
     renameSync(`${path}.key`, `${path}.gone`);
-    await rejects(clientOf(at, path).person("alice@example.org"), "ledger-unwritable");
-    const other = new PeopleLedger(path, { key: new Uint8Array(32) });
-    await rejects(new Client(at.url, { ledger: other }).person("alice@example.org"), "ledger-unwritable");
+    const joined = (/** @type {Client} */ other) => other.person("alice@example.org").then((same) => same.join("test"));
+    await rejects(joined(clientOf(at, path)), "ledger-unwritable");
+    await rejects(joined(new Client(at.url, { ledger: new PeopleLedger(path, { key: new Uint8Array(32) }) })), "ledger-unwritable");
   }));
 
 test("a client is one person or many, and each says what to use", { skip }, () =>

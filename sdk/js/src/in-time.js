@@ -62,11 +62,16 @@ export class InTime {
       const session = await this.session(name, within);
       return { name: session.choose(context, { sticky }), fallback: null, session, report: (reward) => session.report(reward) };
     } catch (error) {
-      // Other errors than ours may quote what a person has.
-      const reason = error instanceof PrivateerError ? error.message : /** @type {Error} */ (error).name;
-      warnAfterwards(this.client.tell, `${name}: the default is shown: ${reason}`);
-      return { name: standard, fallback: reason, session: null, report: async () => "not-requested" };
+      return this.showDefault(name, standard, error);
     }
+  }
+
+  /** @param {string} name @param {any} standard @param {unknown} error why it is shown @returns {Arm} */
+  showDefault(name, standard, error) {
+    // Other errors than ours may quote what a person has.
+    const reason = error instanceof PrivateerError ? error.message : /** @type {Error} */ (error).name;
+    warnAfterwards(this.client.tell, `${name}: the default is shown: ${reason}`);
+    return { name: standard, fallback: reason, session: null, report: async () => "not-requested" };
   }
 }
 
@@ -81,7 +86,7 @@ function warnAfterwards(warn, message) {
 
 /** What a promise gives; null if it has given nothing after so many seconds. @template T @param {Promise<T>} promise @param {number} seconds
  * @returns {Promise<T | null>} */
-async function awaitUntil(promise, seconds) {
+export async function awaitUntil(promise, seconds) {
   /** @type {ReturnType<typeof setTimeout> | undefined} */
   let timer;
   const end = new Promise((resolve) => (timer = setTimeout(() => resolve(null), Math.max(0, 1000 * seconds))));

@@ -4,13 +4,15 @@
 import { areEqualBytes } from "./bytes.js";
 import { readArm } from "./choice.js";
 import { Client } from "./client.js";
-import { PrivateerError, invalid } from "./errors.js";
-import { Publications } from "./publications.js";
+import { PrivateerError, invalid, unavailable } from "./errors.js";
+import { WITHIN, awaitUntil } from "./in-time.js";
 import { drawBelow } from "./platform.js";
+import { Publications } from "./publications.js";
 
 /** Seconds for which everybody follows what one person has fetched. */
 const FRESH = 1;
 
+/** @typedef {import("./participation.js").Choice} Choice */
 /** @typedef {import("./publications.js").Published} Published */
 /** @typedef {import("./ledgers/people.js").PeopleLedger} PeopleLedger */
 /** @typedef {import("./delivery.js").ReportStatus} ReportStatus */
@@ -83,20 +85,36 @@ export class Person extends Client {
   }
 
   /**
-   * This person's arm, kept when it is here: of several requests at once, each gets the one that is kept.
+   * This person's arm, kept when it is here: of several requests at once, each gets the one that is kept. A ledger that does not
+   * keep it in time gives the default.
    * @param {string} name @param {Record<string, any>} context @param {{default: any, within?: number, sticky?: boolean}} options
+   * @returns {Promise<import("./in-time.js").Arm>}
    */
   async arm(name, context, options) {
-    const arm = await super.arm(name, context, options);
-    if (!arm.session) return arm;
+    const { within = WITHIN } = options;
+    const end = performance.now() / 1000 + within;
     try {
-      await arm.session.save();
-      const stored = await this.ledger.choice(this.identity(name));
-      return stored ? { ...arm, name: readArm(stored) } : arm;
+      const session = await this.inTime.session(name, within);
+      const before = session.kept;
+      const arm = session.choose(context, { sticky: options.sticky });
+      const stored = await this.confirmChoice(session, before, end);
+      return { name: stored ? readArm(stored) : arm, fallback: null, session, report: (reward) => session.report(reward) };
     } catch (error) {
-      this.tell(`${name}: the choice is not kept: ${error instanceof PrivateerError ? error.message : /** @type {Error} */ (error).name}`);
-      return arm;
+      return this.inTime.showDefault(name, options.default, error);
     }
+  }
+
+  /**
+   * What the ledger keeps once a session has chosen. A choice that is kept later is erased, since nobody was shown its arm.
+   * @param {import("./session.js").Session} session @param {Choice | null} before what was kept @param {number} end in seconds
+   */
+  async confirmChoice(session, before, end) {
+    const { choice, publications: { identity } } = session;
+    const keeping = session.save().then(async () => ({ stored: await this.ledger.choice(identity) }));
+    const confirmed = await awaitUntil(keeping, end - performance.now() / 1000);
+    if (confirmed) return confirmed.stored;
+    if (choice && choice !== before) keeping.then(() => this.ledger.eraseChoice(identity, choice)).catch(() => {});
+    throw unavailable("the ledger did not answer in time");
   }
 
   /** Report on the choice that the ledger keeps. @param {string} name of the experiment @param {any} reward @returns {Promise<ReportStatus>} */
@@ -125,7 +143,7 @@ export class People {
     // An object, or nothing, has one text for everybody, and everybody would be one person.
     if (typeof key !== "string" && !Number.isInteger(key)) throw invalid("must be a text or a whole number", "key");
     if (key === "") throw invalid("is empty: name the person", "key");
-    return this.at(await this.ledger.of(`${key}`), options);
+    return this.at(this.ledger.of(`${key}`), options);
   }
 
   /** @param {import("./ledgers/ledger.js").Ledger} ledger @param {Partial<import("./client.js").Options>} [options] */
