@@ -5,12 +5,11 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from privateer_core.accounting.gaussian import gaussian_standard_deviation
-from privateer_lab.cli.account import Batch, Delta, Epsilon, accounts
+from privateer_lab.cli.account import accounts
 from privateer_lab.cli.command_line import Json
 from privateer_lab.cli.output import print_json, print_rows, print_table, screen
 from privateer_lab.render.words import name_figures
-from privateer_papers.paper_5.bits import published_bits, published_vectors
+from privateer_papers.paper_5.bits import published_vectors
 from privateer_papers.published_trust import PUBLISHED, classic_noise
 
 if TYPE_CHECKING:  # the audit is loaded when somebody attacks
@@ -21,10 +20,9 @@ _MARKUP: Final = re.compile(r"`([^`]*)`|\[([^]]*)\]\([^)]*\)")
 
 
 def register(app: typer.Typer) -> None:
-    """Add the commands to ``account``."""
+    """Add the command to ``account``."""
     del app
     accounts.command("published")(show_claims)
-    accounts.command("published-bits")(show_published_bits)
 
 
 def show_claims(
@@ -34,8 +32,7 @@ def show_claims(
     as_json: Json = False,
 ) -> None:
     """Compute which of a paper's promises are true: verdicts by number, then privacy, constants and sizes."""
-    from privateer_papers.computed_claims import list_claims
-    from privateer_papers.numbered_claims import list_numbered_claims
+    from privateer_papers.computed_claims import list_claims, list_numbered_claims
 
     rows = list_claims(paper)
     numbered = [claim._asdict() for claim in list_numbered_claims() if claim.paper == paper]
@@ -44,28 +41,11 @@ def show_claims(
         return
     columns = {"claim": "claim", "verdict": "verdict", "commands": "shown by"}
     table = [{name: _MARKUP.sub(r"\1\2", claim[key]) for key, name in columns.items()} for claim in numbered]
-    print_rows(f"paper {paper}", table, words_left=True)
+    print_rows(f"paper {paper}", table)
     for row in rows:
         screen.print(f"[bold]{row['claim']}[/bold]")
         figures = {key: value for key, value in row.items() if key not in ("claim", "source")}
         print_table(row["source"], name_figures(figures))
-
-
-def show_published_bits(
-    epsilon: Epsilon,
-    delta: Delta,
-    coordinates: Annotated[int, typer.Option(min=1, help="Number of coordinates of the vector.")],
-    batch: Batch,
-    as_json: Json = False,
-) -> None:
-    """Compute the bits with which paper 5 hides a shuffled sum of vectors, beside exact normal noise."""
-    bits = published_bits(epsilon, delta, coordinates, batch)
-    exact = gaussian_standard_deviation(epsilon, delta)
-    result = {"bits_per_person": bits.bits, "against_analytic_gaussian": bits.standard_deviation / exact}
-    if as_json:
-        print_json(result)
-    else:
-        print_table("published bits", name_figures(result))
 
 
 def attacks(samples: int) -> list["Case"]:

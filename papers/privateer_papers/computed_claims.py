@@ -1,8 +1,14 @@
-"""Claims of the papers, computed: privacy by the accountant, constants and sizes by the papers' formulas."""
+"""Claims of the papers, computed: privacy by the accountant, constants and sizes by the papers' formulas.
+
+Their words, and those of every numbered claim, are in ``claims.toml``.
+"""
 
 import math
+import tomllib
 from collections.abc import Callable
-from typing import Any, Final
+from functools import cache
+from pathlib import Path
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 from scipy.special import expit
@@ -12,59 +18,119 @@ from privateer_core.accounting.events import Gaussian, Pure, Repeated
 from privateer_core.accounting.gaussian import gaussian_delta, gaussian_epsilon, gaussian_standard_deviation
 from privateer_core.accounting.numerics import find_root
 from privateer_core.arrays import Array
+from privateer_papers.paper_1.figures import rates as rates_1
+from privateer_papers.paper_2.slopes import PrivateLoss
 from privateer_papers.paper_3.privatelasso import noise_scale
 from privateer_papers.paper_3.theorems import LEMMA
+from privateer_papers.paper_5 import rates as rates_5
 from privateer_papers.paper_5.bits import published_bits
 
+_DELTAS: Final = (0.25, 1e-3, 1e-5, 1e-6)
+_MIN_EPSILON: Final = 1e-2
+_MAX_LOG_PEOPLE: Final = 60.0
+_MIN_DECIMAL_DELTA: Final = 0.01
+Figures = dict[str, Any]
 
-def list_claims(paper: int) -> list[dict[str, Any]]:
+
+class NumberedClaim(NamedTuple):
+    """A claim of a paper under the number that the paper gives it."""
+
+    paper: int
+    claim: str
+    formula: str  # what is claimed or checked, in LaTeX
+    verdict: str
+    commands: str  # names of reproductions, commands or pages that show it, in Markdown
+    tests: tuple[str, ...]  # files in tests/papers that compute it a second way
+
+
+def list_claims(paper: int) -> list[Figures]:
     """Return the claims of a paper, 1 to 5, each with its source and the truth. An epsilon of None is infinite."""
-    return _CLAIMS[paper]()
-
-
-def _paper_1_claims() -> list[dict[str, Any]]:
-    """List the checked claims of paper 1, with the true values and the reasons."""
     return [
-        {
-            "claim": "LDPMAB is epsilon-LDP",
-            "source": "the authors' public code",
-            "claimed_epsilon": 1.0,
-            "true_epsilon": None,
-            "why": "noise is drawn only for bins on the person's own path, so a report shows which bin that is",
-        },
-        {
-            "claim": "LDPMAB is epsilon-LDP",
-            "source": "the paper, eq. (11) and (12), with noise for every bin",
-            "claimed_epsilon": 1.0,
-            "true_epsilon": account(Pure(1.0)).epsilon(0.0),
-            "why": "true: Laplace noise of scale 4/epsilon hides two vectors that differ by 4 in L1. It is "
-            "what the algorithm paper-1-ldpmab runs",
-        },
-        {
-            "claim": "Algorithm 1 splits one of the longest edges at random, at tau = 2 sqrt(d) 2^(-s/d), for one arm",
-            "source": "the paper, beside the authors' public code",
-            "printed_tau_over_the_codes_at_d_2": 2 * math.sqrt(2),
-            "why": "the code has tau = 2^(-s/d), and waits for all arms; `paper-1-ldpmab` does so, and takes turns "
-            "among edges. As printed, bins are halved before an arm can be dropped: see paper-1-figure-7",
-        },
+        {"claim": text["claim"].format(**figures), "source": text["source"], **figures, "why": text["why"]}
+        for text, rows in zip(_read_words()[paper - 1]["computed"], _CLAIMS[paper](), strict=True)
+        for figures in rows
     ]
 
 
-def _check_normal_noise(delta: float, source: str, factor: float = 2.0, epsilon: float = 10.0) -> dict[str, Any]:
+def list_numbered_claims() -> tuple[NumberedClaim, ...]:
+    """Return all numbered claims in the order of the papers."""
+    claims = [NumberedClaim(paper, **row) for paper, words in enumerate(_read_words(), 1) for row in words["claims"]]
+    return tuple(
+        claim._replace(verdict=claim.verdict.format(**_figures(claim.paper)), tests=tuple(claim.tests))
+        for claim in claims
+    )
+
+
+def list_summaries(paper: int) -> tuple[str, ...]:
+    """Return the computed sentences of a paper's chapter in the documentation."""
+    return tuple(text.format(**_figures(paper)) for text in _read_words()[paper - 1]["summaries"])
+
+
+@cache
+def _read_words() -> list[dict[str, Any]]:
+    document = tomllib.loads((Path(__file__).parent / "claims.toml").read_text(encoding="utf-8"))
+    return list(document["papers"])
+
+
+@cache
+def _figures(paper: int) -> Figures:
+    """Return the figures in a paper's verdicts and summaries, by name."""
+    rows = _CLAIMS[paper]()
+    if paper == 1:
+        figures = {"honest_epsilon": rows[1][0]["true_epsilon"], "people_power": 1 - rates_1.EXPONENT}
+        return figures | {"tau_ratio": rows[2][0]["printed_tau_over_the_codes_at_d_2"], "dimension": rates_1.DIMENSION}
+    if paper == 2:
+        bounds = {"linear_bound": rows[1][0]["true_bound"], "linear_c": rows[1][0]["claimed_bound"]}
+        proxies = {"published_proxy": PrivateLoss(1.0, 1e-5).proxy, "bit_proxy": PrivateLoss(1.0).proxy}
+        logistic_bound = rows[2][0]["true_bound"]
+        return {"thresholds": _format_thresholds(rows[0]), "logistic_bound": logistic_bound, **bounds, **proxies}
+    if paper == 3:
+        return {"noise_scale": rows[1][0]["noise_scale"], "millions": rows[2][0]["holds_from_epsilon"] / 1e6}
+    if paper == 4:
+        people = list(rows[1][0].values())
+        words = (f"{round(people[0], -3):,.0f}", f"{people[1] / 1e6:.0f} million", f"{people[2] / 1e9:.1f} billion")
+        return rows[0][0] | rows[2][0] | {f"people_{d}": text for d, text in enumerate(words, 1)}
+    return {
+        "thresholds": _format_thresholds(rows[0]),
+        "printed_thresholds": _format_thresholds(rows[1]),
+        "true_delta": rows[0][0]["true_delta"],
+        "bit_noise_ratio": next(r["noise_over_analytic_gaussian"] for r in rows[2] if r["claimed_epsilon"] == 10),
+        "regret_power": rates_5.REGRET_POWER,
+        "central_power": rates_5.TRAFFIC_POWERS["central"],
+        "shuffle_power": rates_5.TRAFFIC_POWERS["shuffle"],
+    }
+
+
+def _format_thresholds(rows: list[Figures]) -> str:
+    """List the epsilons from which on a constant of normal noise is too small, with their deltas, in words."""
+    parts = []
+    for row in rows:
+        delta = row["claimed_delta"]
+        text = f"{delta:g}".removeprefix("0") if delta > _MIN_DECIMAL_DELTA else f"{delta:.0e}".replace("e-0", "e-")
+        parts.append(f"{row['holds_up_to_epsilon']:.2f} at delta {text}")
+    return f"{', '.join(parts[:-1])} and {parts[-1]}"
+
+
+def _paper_1_claims() -> list[list[Figures]]:
+    honest = account(Pure(1.0)).epsilon(0.0)
+    return [
+        [{"claimed_epsilon": 1.0, "true_epsilon": None}],
+        [{"claimed_epsilon": 1.0, "true_epsilon": honest}],
+        [{"printed_tau_over_the_codes_at_d_2": 2 * math.sqrt(2)}],
+    ]
+
+
+def _check_normal_noise(delta: float, factor: float = 2.0, epsilon: float = 10.0) -> Figures:
     """Return the largest epsilon at which a constant of normal noise is valid, and the true delta above it."""
     scale = math.sqrt(factor * math.log(1.25 / delta))
     max_epsilon = find_root(lambda e: gaussian_delta(e, scale / e, 1.0) - delta, _MIN_EPSILON, epsilon)
     curve = account(Gaussian(scale / epsilon))
     return {
-        "claim": f"normal noise of sqrt({factor:g} ln(1.25/delta))/epsilon is (epsilon, {delta:g})-private",
-        "source": source,
         "holds_up_to_epsilon": max_epsilon,
         "claimed_epsilon": epsilon,
         "claimed_delta": delta,
         "true_delta": curve.delta(epsilon),
         "true_epsilon": curve.epsilon(delta),
-        "why": ("the proof is for epsilon below 1" if factor == 2 else "a factor of 2 is missing under the root")
-        + "; the accountant finds where the noise is too small",
     }
 
 
@@ -79,56 +145,20 @@ def max_residual(link: Callable[[Array], Array], max_noise: float | None) -> tup
     return float(np.abs(values).max()), max(gaps)
 
 
-def _check_gradient(name: str, link: Callable[[Array], Array], max_noise: float | None) -> dict[str, Any]:
-    """Return the bound of Theorem 9 and the true one for a link."""
-    bound, true_bound = max_residual(link, max_noise)
-    return {
-        "claim": f"the gradient of the generalized linear loss is bounded by C, {name}",
-        "source": "Theorem 9 and its proof",
-        "claimed_bound": bound,
-        "true_bound": true_bound,
-        "why": "with noise in [-1, 1] the gradient may reach 2 C + 1, and noise for C is too small; rewards of 0 or 1 "
-        "with a logistic mean keep within C",
-    }
-
-
-def _paper_2_claims() -> list[dict[str, Any]]:
-    """List the checked claims of paper 2, with the true values and the reasons."""
-    normal = [_check_normal_noise(delta, "Gaussian reports of the linear and convex bandits") for delta in _DELTAS]
-    links = ("the mean is linear", np.asarray, 1.0), ("the mean is logistic and rewards are 0 or 1", expit, None)
-    return [*normal, *(_check_gradient(*link) for link in links)]
-
-
-def _paper_3_claims() -> list[dict[str, Any]]:
-    """List the checked claims of paper 3, with the true values and the reasons."""
+def _paper_2_claims() -> list[list[Figures]]:
+    bounds = (max_residual(np.asarray, 1.0), max_residual(expit, None))
     return [
-        {
-            "claim": "PrivateLASSO is (epsilon, delta)-jointly private",
-            "source": "the first selection S0, and the estimate on it",
-            "claimed_epsilon": 1.0,
-            "claimed_delta": 1e-6,
-            "true_epsilon": None,
-            "why": "S0 is thresholded without noise, and the sensitivity of the estimate is not bounded: one person "
-            "at the threshold changes the publication with a probability near 1/2",
-        },
-        {
-            "claim": "the selection S1 finds features from noisy estimates",
-            "source": "the scale xi of Algorithm 2 at a million people, sparsity 3, epsilon 1, delta 1e-6",
-            "noise_scale": noise_scale(1_000_000, 3, 1.0, 1e-6),
-            "largest_estimate": 1.0,
-            "why": "a candidate is kept or dropped by a coin",
-        },
-        {
-            "claim": "the support is recovered",
-            "source": "Lemma 4, for three coefficients of 1/2 among a hundred uniform features, failure .05",
-            "holds_from_epsilon": LEMMA.epsilon,
-            "why": "below it, no threshold is small enough for the coefficients and large enough for the noise",
-        },
-        {
-            "claim": "features whose estimate is above the threshold are kept",
-            "source": "Algorithm 2, line 7",
-            "why": "printed one-sided, it drops every negative coefficient: what runs here takes the absolute value",
-        },
+        [_check_normal_noise(delta) for delta in _DELTAS],
+        *([{"claimed_bound": bound, "true_bound": true_bound}] for bound, true_bound in bounds),
+    ]
+
+
+def _paper_3_claims() -> list[list[Figures]]:
+    return [
+        [{"claimed_epsilon": 1.0, "claimed_delta": 1e-6, "true_epsilon": None}],
+        [{"noise_scale": noise_scale(1_000_000, 3, 1.0, 1e-6), "largest_estimate": 1.0}],
+        [{"holds_from_epsilon": LEMMA.epsilon}],
+        [{}],
     ]
 
 
@@ -148,60 +178,35 @@ def min_people_to_drop(dimension: int) -> float:
     return math.exp(find_root(spare_people, 1.0, _MAX_LOG_PEOPLE))
 
 
-def _paper_4_claims() -> list[dict[str, Any]]:
-    """List the checked claims of paper 4, with the true values and the reasons."""
+def _paper_4_claims() -> list[list[Figures]]:
+    probabilities = {"printed_probability": 3.0, "true_probability": -3.0}
     return [
-        {
-            "claim": "DP-ConSE is epsilon-private",
-            "source": "randomised epoch lengths and two noisy means use epsilon each",
-            "claimed_epsilon": 1.0,
-            "true_epsilon": account(Repeated(Pure(1.0), 3)).epsilon(0.0),
-            "why": "a replaced context moves the person to another bin, so the length and the means of both change",
-        },
-        {
-            "claim": "ConSE drops arms",
-            "source": "the length R_1 of the first epoch that tests, and n / 2 people over M bins, by covariates",
-            **{f"people_until_an_arm_can_be_dropped_d_{d}": min_people_to_drop(d) for d in (1, 2, 3)},
-            "why": "a bin of a smaller experiment never has the people of one test",
-        },
-        {
-            "claim": "Lap+ gives probabilities: no change of a length of 3 at epsilon 1",
-            "source": "its normaliser, e^(epsilon/2) + 1 - e^(epsilon m/2) as printed",
-            "printed_probability": _no_change_probability(1.0, 3.0),
-            "true_probability": _no_change_probability(1.0, -3.0),
-            "why": "the last exponent lacks a minus sign; what runs here has it",
-        },
+        [{"claimed_epsilon": 1.0, "true_epsilon": account(Repeated(Pure(1.0), 3)).epsilon(0.0)}],
+        [{f"people_until_an_arm_can_be_dropped_d_{d}": min_people_to_drop(d) for d in (1, 2, 3)}],
+        [{name: _no_change_probability(1.0, length) for name, length in probabilities.items()}],
     ]
 
 
-def _paper_5_claims() -> list[dict[str, Any]]:
-    """List the checked claims of paper 5, with the true values and the reasons."""
-    rows = [_check_normal_noise(delta, "Theorem 1") for delta in _DELTAS]
-    rows += [
-        _check_normal_noise(delta, "Theorem 2 as printed, without the 2 under the root", factor=1.0)
-        for delta in _DELTAS
+def _paper_5_claims() -> list[list[Figures]]:
+    return [
+        [_check_normal_noise(delta) for delta in _DELTAS],
+        [_check_normal_noise(delta, factor=1.0) for delta in _DELTAS],
+        [_check_shuffled_bits(epsilon) for epsilon in (1.0, 5.0, 10.0, 15.0)],
     ]
-    for epsilon in (1.0, 5.0, 10.0, 15.0):
-        bits = published_bits(epsilon, 0.25, 60, 1024)
-        curve = account(bits.event)
-        rows.append(
-            {
-                "claim": f"shuffled bits of eq. (22) are ({epsilon:g}, 0.25)-private, 1,024 people, 60 coordinates",
-                "source": "Theorem 3 and eq. (22)",
-                "claimed_epsilon": epsilon,
-                "claimed_delta": 0.25,
-                "true_delta": curve.delta(epsilon),
-                "true_epsilon_at_1e-6": curve.epsilon(1e-6),
-                "true_epsilon_at_1e-6_in_l2_by_the_normal_limit": gaussian_epsilon(1e-6, bits.standard_deviation),
-                "bits_per_person_and_coordinate": bits.bits,
-                "noise_over_analytic_gaussian": bits.standard_deviation / gaussian_standard_deviation(epsilon, 0.25),
-                "why": "the claim is true, but the noise is hundreds of times what the promise needs",
-            }
-        )
-    return rows
 
 
-_DELTAS: Final = (0.25, 1e-3, 1e-5, 1e-6)
-_MIN_EPSILON: Final = 1e-2
-_MAX_LOG_PEOPLE: Final = 60.0
-_CLAIMS = {1: _paper_1_claims, 2: _paper_2_claims, 3: _paper_3_claims, 4: _paper_4_claims, 5: _paper_5_claims}
+def _check_shuffled_bits(epsilon: float) -> Figures:
+    bits = published_bits(epsilon, 0.25, 60, 1024)
+    curve = account(bits.event)
+    return {
+        "claimed_epsilon": epsilon,
+        "claimed_delta": 0.25,
+        "true_delta": curve.delta(epsilon),
+        "true_epsilon_at_1e-6": curve.epsilon(1e-6),
+        "true_epsilon_at_1e-6_in_l2_by_the_normal_limit": gaussian_epsilon(1e-6, bits.standard_deviation),
+        "bits_per_person_and_coordinate": bits.bits,
+        "noise_over_analytic_gaussian": bits.standard_deviation / gaussian_standard_deviation(epsilon, 0.25),
+    }
+
+
+_CLAIMS: Final = {1: _paper_1_claims, 2: _paper_2_claims, 3: _paper_3_claims, 4: _paper_4_claims, 5: _paper_5_claims}

@@ -4,7 +4,7 @@ import html
 import re
 from pathlib import Path
 
-from privateer_papers.numbered_claims import NumberedClaim, list_numbered_claims, list_summaries
+from privateer_papers.computed_claims import NumberedClaim, list_numbered_claims, list_summaries
 
 TABLE = Path("docs/reference/claims-of-papers.md")
 CHAPTERS = Path("docs/papers.md")

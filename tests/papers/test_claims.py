@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
-from privateer_papers.computed_claims import list_claims
-from privateer_papers.numbered_claims import list_numbered_claims
+from privateer_papers.computed_claims import list_claims, list_numbered_claims
 from privateer_papers.paper_4.world import ConSE
 from tests.documents import claims
 from tests.papers.test_publications import text_of

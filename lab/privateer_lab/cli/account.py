@@ -28,12 +28,7 @@ from privateer_core.accounting.events import (
     ShuffledSubset,
     read_event,
 )
-from privateer_core.accounting.gaussian import (
-    classic_gaussian_standard_deviation,
-    gaussian_delta,
-    gaussian_epsilon,
-    gaussian_standard_deviation,
-)
+from privateer_core.accounting.gaussian import gaussian_standard_deviation
 from privateer_core.accounting.numerics import check
 from privateer_core.errors import SpecError
 from privateer_core.privacy.certificate import Certificate, Claim, Verdict, recompute
@@ -76,21 +71,6 @@ def register(app: typer.Typer) -> None:
 
 def _show_figures(title: str, result: dict[str, Any], as_json: bool) -> None:
     print_json(result) if as_json else print_table(title, name_figures(result))
-
-
-@accounts.command()
-def classic_gaussian(epsilon: Epsilon, delta: Delta, sensitivity: Sensitivity = 1.0, as_json: Json = False) -> None:
-    """Show the true privacy of the textbook's normal noise, which is proved only for epsilon below 1."""
-    standard_deviation = classic_gaussian_standard_deviation(epsilon, delta, sensitivity)
-    result = {
-        "claimed_epsilon": epsilon,
-        "claimed_delta": delta,
-        "standard_deviation": standard_deviation,
-        "true_delta": gaussian_delta(epsilon, standard_deviation, sensitivity),
-        "true_epsilon_at_delta": gaussian_epsilon(delta, standard_deviation, sensitivity),
-        "exact_standard_deviation": gaussian_standard_deviation(epsilon, delta, sensitivity),
-    }
-    _show_figures("classic Gaussian", result, as_json)
 
 
 @accounts.command()

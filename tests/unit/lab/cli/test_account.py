@@ -35,12 +35,6 @@ def test_an_infinite_epsilon_is_called_infinite(capsys: pytest.CaptureFixture[st
     assert re.search(r"true epsilon +│ +infinite", out)
 
 
-def test_the_classic_gaussian_has_its_true_delta(capsys: pytest.CaptureFixture[str]) -> None:
-    output = figures(capsys, "classic-gaussian", "--epsilon", "10", "--delta", ".25")
-    assert output["true_delta"] == pytest.approx(0.789, abs=0.001)
-    assert output["exact_standard_deviation"] > output["standard_deviation"]
-
-
 def test_the_gaussian_has_its_exact_deviation(capsys: pytest.CaptureFixture[str]) -> None:
     output = figures(capsys, "gaussian", "--epsilon", "1", "--delta", "1e-5", "--sensitivity", "2")
     assert output["standard_deviation"] == pytest.approx(2 * 3.731, abs=0.002)
@@ -76,8 +70,6 @@ def test_shuffled_bits_are_close_to_the_analytic_gaussian(capsys: pytest.Capture
     output = figures(capsys, "shuffled-bits", *options)
     assert output["noise_bits_total"] == pytest.approx(143_198, rel=0.01)
     assert output["against_analytic_gaussian"] < 1.02
-    published_options = [*options[:6], *options[8:]]
-    assert figures(capsys, "published-bits", *published_options)["against_analytic_gaussian"] > 250
 
 
 def test_shuffled_bits_of_a_large_batch_are_unfair(capsys: pytest.CaptureFixture[str]) -> None:
