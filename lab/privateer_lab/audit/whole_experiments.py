@@ -23,19 +23,9 @@ from privateer_core.spec.adjustment import learned_names
 from privateer_core.spec.privacy import Privacy
 from privateer_core.spec.reward import append_numbers
 from privateer_core.spec.spec import Spec
+from privateer_lab.audit import views
 from privateer_lab.audit.case import Case, Sampler
 from privateer_lab.audit.law import Scores
-from privateer_lab.audit.views import (
-    Coins,
-    Contributor,
-    Target,
-    attack_batches,
-    attack_releases,
-    attack_reports,
-    mechanism_case,
-    model_for,
-    select_attack,
-)
 from privateer_server.rounds.loop import Schedule
 
 _SEED: Final = 7
@@ -133,13 +123,13 @@ def _n_samples(policies: list[Policy], samples: int) -> int:
 
 def _summed_sampler(spec: Spec, policies: list[Policy], neighbours: tuple[Neighbour, Neighbour]) -> Sampler:
     """Return a sampler of the sum of the target's scores over these rounds."""
-    attack, samplers = select_attack(spec.privacy.trust), []
+    attack, samplers = views.select_attack(spec.privacy.trust), []
     for policy in policies:
         mechanism, people = policy.terms.mechanism, (*neighbours, _OTHER_PARTICIPANT)
         left, right, others = (partial(_contribute, spec, policy, person) for person in people)
         # If arms are seen, the arm with the largest share is attacked, since other arms may be empty.
         arm = int(np.argmax(mechanism.layout.shares[0])) if isinstance(mechanism, GroupedBit) else 0
-        samplers.append(attack(Target(mechanism, (left, right), others, policy.terms.honest, arm)))
+        samplers.append(attack(views.Target(mechanism, (left, right), others, policy.terms.honest, arm)))
 
     def sample(neighbour: int, count: int) -> Scores:
         return np.asarray(np.sum([sampler(neighbour, count) for sampler in samplers], axis=0))
@@ -147,7 +137,7 @@ def _summed_sampler(spec: Spec, policies: list[Policy], neighbours: tuple[Neighb
     return sample
 
 
-def _contribute(spec: Spec, policy: Policy, person: Neighbour, coins: Coins) -> Any:
+def _contribute(spec: Spec, policy: Policy, person: Neighbour, coins: views.Coins) -> Any:
     contexts = np.full((len(coins), spec.dimension), person.context)
     return make_contributions(spec, policy, contexts, coins, _REWARD_BOUNDS * person.reward_factor)
 
@@ -166,14 +156,14 @@ def simulate_rounds(spec: Spec) -> Iterator[Policy]:
 
 
 def make_contributions(
-    spec: Spec, policy: Policy, contexts: NDArray[np.float64], coins: Coins, reward_factor: float
+    spec: Spec, policy: Policy, contexts: NDArray[np.float64], coins: views.Coins, reward_factor: float
 ) -> Any:
     """Return the contributions of n participants with the outcomes of `observe_outcomes`."""
     return policy.contribute(contexts, coins, *observe_outcomes(spec, policy, contexts, coins, reward_factor))
 
 
 def observe_outcomes(
-    spec: Spec, policy: Policy, contexts: NDArray[np.float64], coins: Coins, reward_factor: float
+    spec: Spec, policy: Policy, contexts: NDArray[np.float64], coins: views.Coins, reward_factor: float
 ) -> tuple[Any, NDArray[np.float64]]:
     """Return decisions for n participants, and rewards ``reward_factor`` half-ranges from the middle.
 
@@ -209,12 +199,12 @@ class Halves(ArmsPolicy):
     terms: Terms
 
     @override
-    def decide(self, contexts: NDArray[np.float64], coins: Coins) -> Arms:
+    def decide(self, contexts: NDArray[np.float64], coins: views.Coins) -> Arms:
         return Arms(np.where(contexts[:, 0] < (_TARGET_CONTEXT + _SINGLE_ARM_CONTEXT) / 2, _SEEN_ARM, _SINGLE_ARM))
 
     @override
     def contribute(
-        self, contexts: NDArray[np.float64], coins: Coins, decisions: Any, rewards: NDArray[np.float64]
+        self, contexts: NDArray[np.float64], coins: views.Coins, decisions: Any, rewards: NDArray[np.float64]
     ) -> KeyedValues:
         raise NotImplementedError("it asks nobody")
 
@@ -229,10 +219,12 @@ def gain_policy(privacy: Privacy) -> GainPolicy[Halves]:
     return GainPolicy(1, _SINGLE_ARM, _GAIN_SEED, np.ones(_N_ARMS, np.bool_), Halves(1, terms), terms)
 
 
-def gain_contributor(policy: GainPolicy[Halves], context: float, reward: float, arm: int = _SEEN_ARM) -> Contributor:
+def gain_contributor(
+    policy: GainPolicy[Halves], context: float, reward: float, arm: int = _SEEN_ARM
+) -> views.Contributor:
     """Build the contributor of a participant who was seen with an arm."""
 
-    def contribute(coins: Coins) -> KeyedValues:
+    def contribute(coins: views.Coins) -> KeyedValues:
         people = len(coins)
         contexts, rewards = np.full((people, 1), context), np.full(people, reward)
         return policy.contribute(contexts, coins, Arms(np.full(people, arm)), rewards)
@@ -244,19 +236,19 @@ def gain_cases(samples: int, factor: float = 1.0) -> list[Case]:
     """Build attacks on neighbours with the same seen arm, and unequal records; ``factor`` divides the noise."""
     batched: Any = {"delta": 0.1, "min_batch": _BATCH, "honest_fraction": 1.0, "local_epsilon_max": 12.0}
     promises = {
-        attack_reports: ({"delta": 0.0}, samples),
-        attack_batches: (batched, max(2000, samples // 4)),
-        attack_releases: ({"delta": 0.0}, samples),
+        views.attack_reports: ({"delta": 0.0}, samples),
+        views.attack_batches: (batched, max(2000, samples // 4)),
+        views.attack_releases: ({"delta": 0.0}, samples),
     }
     cases = []
     for attack, (promise, count) in promises.items():
-        privacy = Privacy.model_validate({"model": model_for(attack), "epsilon": 1.0, **promise})
+        privacy = Privacy.model_validate({"model": views.model_for(attack), "epsilon": 1.0, **promise})
         policy = gain_policy(privacy)
         mechanism = policy.terms.mechanism if factor == 1.0 else policy.terms.mechanism.with_less_noise(factor)
         others = gain_contributor(policy, _SINGLE_ARM_CONTEXT, 0.0, _SINGLE_ARM)
         for label, context in (("opposite rewards", _TARGET_CONTEXT), ("another context, too", _SINGLE_ARM_CONTEXT)):
             pair = (gain_contributor(policy, _TARGET_CONTEXT, 1.0), gain_contributor(policy, context, 0.0))
-            target = Target(mechanism, pair, others, _BATCH)
+            target = views.Target(mechanism, pair, others, _BATCH)
             claim = (privacy.bound, privacy.delta)
-            cases.append(mechanism_case(f"gain, seen arm, {label}", attack, target, claim, count))
+            cases.append(views.mechanism_case(f"gain, seen arm, {label}", attack, target, claim, count))
     return cases

@@ -18,16 +18,7 @@ from privateer_core.errors import SpecError, Unavailable
 from privateer_core.wire.batch import UPLOAD
 from privateer_core.wire.keys import load_or_create_key, publish_key
 from privateer_core.wire.publication import MEDIA_TYPE
-from privateer_lab.bench.path import (
-    N_EXPERIMENTS,
-    bench_spec,
-    cpu_seconds,
-    fetch_policy,
-    open_seconds,
-    seal_round,
-    send_all,
-    upload_and_await_policy,
-)
+from privateer_lab.bench import path as report_path
 from privateer_lab.services.processes import Processes, free_port, run_services
 from privateer_lab.services.rest import create_experiment
 
@@ -54,7 +45,7 @@ def bench_answers(n_participants: int) -> dict[str, dict[str, float]]:
         run_services(Path(folder), free_port(), free_port(), quiet=True) as services,
         run_bare_server() as bare_server,
     ):
-        create_experiment(services.admin, bench_spec(_NAME, "server", n_participants), services.token)
+        create_experiment(services.admin, report_path.bench_spec(_NAME, "server", n_participants), services.token)
         tag = httpx.get(services.server + _PAGE, headers={"Accept": MEDIA_TYPE}).raise_for_status().headers["etag"]
         headers = f"Host: bench\r\nAccept: {MEDIA_TYPE}\r\nIf-None-Match: {tag}\r\n\r\n"
         unchanged_request, forged_request = f"GET {_PAGE} HTTP/1.1\r\n{headers}".encode(), _build_forged_upload()
@@ -63,7 +54,7 @@ def bench_answers(n_participants: int) -> dict[str, dict[str, float]]:
             bare_seconds = _measure_seconds(bare_server.url, bare_server.pid, unchanged_request, _NOT_MODIFIED)
             policy = _measure_seconds(services.server, server_pid, unchanged_request, _NOT_MODIFIED)
             rows.append((bare_seconds, policy, _measure_seconds(services.server, server_pid, forged_request, _REFUSED)))
-    unit = open_seconds()
+    unit = report_path.open_seconds()
     bare_seconds, policy, refusal = (median(seconds) for seconds in zip(*rows, strict=True))
     return {
         "policy that a device has already": {
@@ -84,11 +75,11 @@ def _build_forged_upload() -> bytes:
 
 def _measure_seconds(url: str, pid: int, request: bytes, status: int) -> float:
     """Measure the processor time of one response, in seconds."""
-    before = cpu_seconds(pid)
-    statuses = send_all(url, [request] * _N_REQUESTS)
+    before = report_path.cpu_seconds(pid)
+    statuses = report_path.send_all(url, [request] * _N_REQUESTS)
     if set(statuses) != {status}:
         raise Unavailable(f"the answers were {dict(statuses)}", remedy="see the services' log above")
-    return (cpu_seconds(pid) - before) / _N_REQUESTS
+    return (report_path.cpu_seconds(pid) - before) / _N_REQUESTS
 
 
 class BareServer(NamedTuple):
@@ -167,7 +158,7 @@ def bench_replicas(n_participants: int, database: str, journal: str) -> dict[str
     cores = sorted(os.sched_getaffinity(0))
     if len(cores) < _MAX_SERVERS:
         raise SpecError("two servers need two cores", field="--databases", remedy="use a larger machine")
-    unit, figures = open_seconds(), dict[str, dict[str, float]]()
+    unit, figures = report_path.open_seconds(), dict[str, dict[str, float]]()
     with tempfile.TemporaryDirectory(prefix="privateer-") as folder:
         settings = _create_settings(Path(folder), database, journal)
         for count in range(1, _MAX_SERVERS + 1):
@@ -214,18 +205,21 @@ def _run_servers(folder: Path, settings: dict[str, str], cores: list[int]) -> It
 
 def _measure_run(servers: _Servers, n_participants: int, unit: float) -> dict[str, float]:
     """Report people to new experiments, and measure wall and processor time; refuse if not all are counted."""
-    n_each, first_url = n_participants // N_EXPERIMENTS, servers.urls[0]
-    names = [f"bench-{secrets.token_hex(4)}" for _ in range(N_EXPERIMENTS)]
+    n_each, first_url = n_participants // report_path.N_EXPERIMENTS, servers.urls[0]
+    names = [f"bench-{secrets.token_hex(4)}" for _ in range(report_path.N_EXPERIMENTS)]
     for name in names:
-        create_experiment(servers.admin, bench_spec(name, "server", n_each), servers.token)
+        create_experiment(servers.admin, report_path.bench_spec(name, "server", n_each), servers.token)
     key = load_or_create_key(servers.sender_key, "--data")
-    rounds = [seal_round(fetch_policy(first_url, name), name, n_each, _UPLOAD_SIZE, key) for name in names]
+    rounds = [
+        report_path.seal_round(report_path.fetch_policy(first_url, name), name, n_each, _UPLOAD_SIZE, key)
+        for name in names
+    ]
     pids = [servers.processes.pid(str(number)) for number in range(len(servers.urls))]
-    cpu_before, started = sum(map(cpu_seconds, pids)), time.perf_counter()
-    upload_and_await_policy(first_url, servers.urls, names, rounds)
-    wall, cpu_time = time.perf_counter() - started, sum(map(cpu_seconds, pids)) - cpu_before
+    cpu_before, started = sum(map(report_path.cpu_seconds, pids)), time.perf_counter()
+    report_path.upload_and_await_policy(first_url, servers.urls, names, rounds)
+    wall, cpu_time = time.perf_counter() - started, sum(map(report_path.cpu_seconds, pids)) - cpu_before
     counted = sum(httpx.get(f"{first_url}/experiments/{name}").raise_for_status().json()["accepted"] for name in names)
-    if counted != n_each * N_EXPERIMENTS:
-        detail = f"{counted} of {n_each * N_EXPERIMENTS} people are counted"
+    if counted != n_each * report_path.N_EXPERIMENTS:
+        detail = f"{counted} of {n_each * report_path.N_EXPERIMENTS} people are counted"
         raise Unavailable(detail, remedy="see the servers' log above")
     return {"reports_a_second": n_participants / wall, "servers": cpu_time / n_participants / unit, "counted": counted}

@@ -13,18 +13,7 @@ import typer
 from typer import Argument, Option
 
 from privateer_core.errors import SpecError
-from privateer_lab.cli.command_line import (
-    ADMIN_URL,
-    AdminPort,
-    AdminUrl,
-    IssuerAdminPort,
-    IssuerPort,
-    Json,
-    ServerPort,
-    ShufflerAdminPort,
-    ShufflerPort,
-    Token,
-)
+from privateer_lab.cli import command_line as options
 from privateer_lab.cli.output import announce_task, print_json, screen
 from privateer_lab.services.rest import admin_headers, download
 from privateer_server.admin_tokens import Scope, create_token, format_time
@@ -56,13 +45,13 @@ def doctor(
     data: Annotated[
         Path | None, Option(help="The folder of privateer up, or that of the one service.", show_default="data")
     ] = None,
-    server_port: ServerPort = 8000,
-    shuffler_port: ShufflerPort = 8001,
-    admin_port: AdminPort = 8002,
-    shuffler_admin_port: ShufflerAdminPort = 8003,
-    issuer_port: IssuerPort = 8004,
-    issuer_admin_port: IssuerAdminPort = 8005,
-    as_json: Json = False,
+    server_port: options.ServerPort = 8000,
+    shuffler_port: options.ShufflerPort = 8001,
+    admin_port: options.AdminPort = 8002,
+    shuffler_admin_port: options.ShufflerAdminPort = 8003,
+    issuer_port: options.IssuerPort = 8004,
+    issuer_admin_port: options.IssuerAdminPort = 8005,
+    as_json: options.Json = False,
 ) -> None:
     """Look for what is wrong with services, running or stopped, and change nothing. Exit code 1: something fails."""
     from privateer_lab.doctor.checkup import Level
@@ -91,8 +80,8 @@ def doctor(
 
 def backup(
     folder: Annotated[Path, Argument(metavar="DIR", help="A folder without a backup.")],
-    token: Token = None,
-    admin_url: AdminUrl = ADMIN_URL,
+    token: options.Token = None,
+    admin_url: options.AdminUrl = options.ADMIN_URL,
 ) -> None:
     """Copy the database of a running server. A server on the copy gives up the rounds that are open now."""
     from privateer_server.store.backup import MEDIA_TYPE, check_complete, durable_file
@@ -146,7 +135,7 @@ def new(
     name: Annotated[str, Argument(metavar="NAME", help="Owner or purpose of the token; the log of changes shows it.")],
     scope: Annotated[list[Scope], Option(help="What it may do. May be repeated.")],
     days: Annotated[int, Option(min=1, max=3650, help="Days after which it expires.")] = 90,
-    as_json: Json = False,
+    as_json: options.Json = False,
 ) -> None:
     """Make an admin token. It is shown once: the server's file gets a digest of it."""
     expires = time.time() + days * _DAY_SECONDS

@@ -21,6 +21,7 @@ from privateer_lab.cli.command_line import Jobs, Json, On, PeopleSpec, Populatio
 from privateer_lab.cli.input_files import spec_from_tables
 from privateer_lab.cli.output import announce_task, open_folder, print_json, print_lines, print_rows, progress, screen
 from privateer_lab.environments import check_files, with_population
+from privateer_lab.planning import plans
 from privateer_lab.planning.admission import concerns_before_start
 from privateer_lab.planning.algorithm_choice import AlgorithmChoice
 from privateer_lab.planning.expectation.choices import VariedSpec, join_names, list_choices, with_default_population
@@ -28,14 +29,6 @@ from privateer_lab.planning.expectation.expected import Expectation, Unit, choos
 from privateer_lab.planning.expectation.partial_runs import PartialRun
 from privateer_lab.planning.expectation.search import SECONDS, Search, describe_tests, plan_tests
 from privateer_lab.planning.feature_sets.budget import FeatureBudget, feature_budgets
-from privateer_lab.planning.plans import (
-    check_epsilons,
-    check_trust_models,
-    describe_batches,
-    describe_first_rounds,
-    drop_infinity,
-    summarize_promise,
-)
 from privateer_lab.render.tables import part_tables
 from privateer_lab.simulation.delayed_reports import describe_assumptions
 from privateer_lab.simulation.parallel import SEEDS_MAX
@@ -81,7 +74,7 @@ def plan(
     as_json: Json = False,
 ) -> None:
     """Say what an experiment can be expected to earn, and what would change that, before you ask anybody."""
-    model_names = None if models is None else check_trust_models(models.split(","), field="--models")
+    model_names = None if models is None else plans.check_trust_models(models.split(","), field="--models")
     requested = (model_names, _parse_epsilons(epsilons))
     if plot is not None:
         open_folder(plot.parent, "--plot")
@@ -169,7 +162,7 @@ def _build_result(
     """Build the JSON document of the plan."""
     spec, variants = choices[0].spec, [choice.variant for choice in choices if choice.kind in _PROMISE_KINDS]
     outcomes = [
-        summarize_promise(choices[index].variant, [partial_run.run for partial_run in partial_runs])
+        plans.summarize_promise(choices[index].variant, [partial_run.run for partial_run in partial_runs])
         for index, partial_runs in sorted(runs.items())
         if choices[index].kind in _PROMISE_KINDS
     ]
@@ -180,11 +173,11 @@ def _build_result(
         "words": [*describe_tests(spec, tests), *write_sentences(expected)],
         "expected": msgspec.to_builtins(expected),
         "people": msgspec.to_builtins(expected.people),
-        "outcomes": drop_infinity(outcomes),
+        "outcomes": plans.drop_infinity(outcomes),
         "assumed": describe_assumptions(spec),
         "foreseen": msgspec.to_builtins(tests),
-        "batches": describe_batches(variants),
-        "first_rounds": drop_infinity(describe_first_rounds(variants)),
+        "batches": plans.describe_batches(variants),
+        "first_rounds": plans.drop_infinity(plans.describe_first_rounds(variants)),
         "warnings": _collect_warnings(
             (choice, index in gaining) for index, choice in enumerate(choices) if choice.kind in _PROMISE_KINDS
         ),
@@ -205,9 +198,9 @@ def _parse_epsilons(text: str | None) -> list[float] | None:
     if text is None:
         return None
     try:
-        return check_epsilons([float(number) for number in text.split(",")], "--epsilons")
+        return plans.check_epsilons([float(number) for number in text.split(",")], "--epsilons")
     except ValueError:
-        return check_epsilons([], "--epsilons")
+        return plans.check_epsilons([], "--epsilons")
 
 
 def _print_expectation(

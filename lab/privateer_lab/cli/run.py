@@ -15,15 +15,7 @@ from typer import Option
 
 from privateer_core.errors import SpecError
 from privateer_lab.audit.transparency_log import LogSource
-from privateer_lab.cli.command_line import (
-    ADMIN_URL,
-    AdminPort,
-    IssuerAdminPort,
-    IssuerPort,
-    ServerPort,
-    ShufflerAdminPort,
-    ShufflerPort,
-)
+from privateer_lab.cli import command_line as options
 from privateer_lab.cli.output import announce_task, interrupt_on_sigterm, print_json, print_table, screen
 from privateer_lab.render.words import name_figures
 from privateer_lab.services.processes import IssuerProcess, Services, free_port, run_services
@@ -87,16 +79,16 @@ def _stop_on_signal() -> Iterator[None]:
 
 def up(
     data: Data = Path("data"),
-    server_port: ServerPort = 8000,
-    shuffler_port: ShufflerPort = 8001,
-    admin_port: AdminPort = 8002,
-    shuffler_admin_port: ShufflerAdminPort = 8003,
+    server_port: options.ServerPort = 8000,
+    shuffler_port: options.ShufflerPort = 8001,
+    admin_port: options.AdminPort = 8002,
+    shuffler_admin_port: options.ShufflerAdminPort = 8003,
     token: Annotated[
         str | None, Option(envvar="PRIVATEER_ADMIN_TOKEN", help="The server's admin token; made up if not given.")
     ] = None,
     tokens: Annotated[str, Option(help="Experiments whose reports need upload tokens: an issuer runs, too.")] = "",
-    issuer_port: IssuerPort = 8004,
-    issuer_admin_port: IssuerAdminPort = 8005,
+    issuer_port: options.IssuerPort = 8004,
+    issuer_admin_port: options.IssuerAdminPort = 8005,
 ) -> None:
     """Run a server and a shuffler here until you interrupt them."""
     private_ports = (admin_port, shuffler_admin_port)
@@ -111,7 +103,7 @@ def up(
         with httpx.Client() as http:
             screen.print(f"log key   {LogSource(services.server, http).fetch_key().hex()}")
         shown_token = "..." if token else services.token  # the operator knows the token that they gave
-        admin_option = "" if services.admin == ADMIN_URL else f" --admin-url {services.admin}"
+        admin_option = "" if services.admin == options.ADMIN_URL else f" --admin-url {services.admin}"
         line = f"PRIVATEER_ADMIN_TOKEN={shown_token} privateer create SPEC.toml{admin_option}"
         screen.print(f"create an experiment:\n  {line}", soft_wrap=True)
         services.processes.watch()

@@ -14,21 +14,7 @@ from privateer_core.errors import SpecError, printable
 from privateer_core.spec.arms import ArmsSpec
 from privateer_core.spec.spec import Spec
 from privateer_lab.baselines.run import run_baselines, select_baselines, summarize_runs
-from privateer_lab.cli.command_line import (
-    Cluster,
-    Control,
-    Jobs,
-    Json,
-    LowerIsBetter,
-    Missing,
-    On,
-    PeopleSpec,
-    Person,
-    Population,
-    Seeds,
-    Set,
-    Users,
-)
+from privateer_lab.cli import command_line as options
 from privateer_lab.cli.input_files import load_spec
 from privateer_lab.cli.output import announce_task, print_json, print_lines, print_rows, print_table, progress, screen
 from privateer_lab.drafting.feature_drafts import fold_notes
@@ -74,11 +60,11 @@ def spec_from(
         list[str],
         Option(help="Public bounds of a numeric column, or of the reward: hours=0:80, 0:500. May be repeated."),
     ] = [],  # noqa: B006 - typer's way to say none
-    control: Control = None,
-    person: Person = None,
-    cluster: Cluster = None,
-    lower_is_better: LowerIsBetter = False,
-    missing: Missing = [],  # noqa: B006
+    control: options.Control = None,
+    person: options.Person = None,
+    cluster: options.Cluster = None,
+    lower_is_better: options.LowerIsBetter = False,
+    missing: options.Missing = [],  # noqa: B006
     ignore: Annotated[list[str], Option(help="A column that is no feature. May be repeated.")] = [],  # noqa: B006
     segments: Annotated[
         str, Option(help="Columns by which effects are wanted, separated by commas: makes the spec of a test.")
@@ -88,7 +74,7 @@ def spec_from(
     out: Annotated[
         Path | None, Option(help="File to write the spec to; simulated people made from a log go beside it.")
     ] = None,
-    as_json: Json = False,
+    as_json: options.Json = False,
 ) -> None:
     """Draft a spec from the columns of a CSV or Parquet file; say what comes from the data and would become public.
 
@@ -185,13 +171,13 @@ def _print_explanation(drafted: Draft, data: Path, out: Path | None) -> None:
 
 
 def simulate(
-    spec: PeopleSpec,
-    population: Population = None,
-    users: Users = None,
-    seeds: Seeds = 1,
-    jobs: Jobs = None,
-    backend: On = "processes",
-    settings: Set = [],  # noqa: B006 - typer's way to say none
+    spec: options.PeopleSpec,
+    population: options.Population = None,
+    users: options.Users = None,
+    seeds: options.Seeds = 1,
+    jobs: options.Jobs = None,
+    backend: options.On = "processes",
+    settings: options.Set = [],  # noqa: B006 - typer's way to say none
     baseline: Annotated[
         list[str], Option(help="Another policy to compare with, or 'all'; see docs/baselines.md.")
     ] = [],  # noqa: B006
@@ -199,7 +185,7 @@ def simulate(
         list[str], Option(help="Run all values of a key, into --out: section.key=value,value. May be repeated.")
     ] = [],  # noqa: B006
     out: Annotated[Path | None, Option(metavar="FILE", help="A table of runs, .csv or .parquet, that grows.")] = None,
-    as_json: Json = False,
+    as_json: options.Json = False,
 ) -> None:
     """Run an experiment with simulated people in this process.
 
@@ -291,7 +277,7 @@ def load(context: typer.Context) -> None:
 
 
 def peers(
-    spec: PeopleSpec,
+    spec: options.PeopleSpec,
     algorithms: Annotated[
         list[str],
         Option("--with", help="Another algorithm for the same experiment, with its defaults. May be repeated."),
@@ -299,11 +285,11 @@ def peers(
     peer: Annotated[
         list[str], Option(help="Part of the names of the peers that you want; all by default. May be repeated.")
     ] = [],  # noqa: B006
-    users: Users = None,
-    seeds: Seeds = 2,
+    users: options.Users = None,
+    seeds: options.Seeds = 2,
     first_seed: Annotated[int, Option(min=0, max=SEEDS_MAX, help="The first run's seed.")] = 0,
-    settings: Set = [],  # noqa: B006 - typer's way to say none
-    as_json: Json = False,
+    settings: options.Set = [],  # noqa: B006 - typer's way to say none
+    as_json: options.Json = False,
 ) -> None:
     """Compare an experiment, and other algorithms for it, with libraries that others wrote, with the same people.
 

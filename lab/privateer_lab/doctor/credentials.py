@@ -11,14 +11,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from privateer_core.errors import Malformed, SpecError
 from privateer_core.serving.settings import TokenSettings
 from privateer_core.serving.store.store_key import read_store_key
-from privateer_core.wire.keys import (
-    UNREADABLE_KEY_REMEDY,
-    public_hex,
-    public_key_files,
-    read_public_keys,
-    read_signing_key,
-    signing_key_id,
-)
+from privateer_core.wire import keys as key_files
 from privateer_core.wire.token_keys import Directory, TokenKey
 from privateer_lab.doctor.checkup import Checkup, Level, check_secret, is_open_to_writers
 from privateer_lab.doctor.places import fetch_object, fetch_or_none
@@ -126,7 +119,7 @@ def find_signing_key(checkup: Checkup, path: Path, setting: str) -> Ed25519Priva
         checkup.warn("key", f"there is no {path.name}", "nothing, if the service never started; else restore the file")
         return None
     try:
-        return read_signing_key(path, setting)
+        return key_files.read_signing_key(path, setting)
     except SpecError as error:
         checkup.refuse("key", error)
         return None
@@ -152,7 +145,7 @@ def check_public_half(checkup: Checkup, key: Ed25519PrivateKey, public: Path) ->
     text = ""
     with suppress(OSError, UnicodeDecodeError):
         text = public.read_text("ascii").strip()
-    if text == public_hex(key):
+    if text == key_files.public_hex(key):
         checkup.ok("key", f"the key is whole, and {public.name} is its public half")
     else:
         checkup.fail("key", f"{public.name} is not the public half of this key", "restart the service, which writes it")
@@ -160,7 +153,7 @@ def check_public_half(checkup: Checkup, key: Ed25519PrivateKey, public: Path) ->
 
 def check_trusted(checkup: Checkup, check: str, places: Sequence[Path]) -> set[str]:
     """Check files of public keys that a service trusts, and return the ids of the keys."""
-    files = list(public_key_files(places))
+    files = list(key_files.public_key_files(places))
     trusted_ids = read_key_ids(files)
     if missing := [place for place in places if not place.exists()]:
         checkup.warn(check, f"there is no {missing[0].name}", "put the public keys there, or correct the setting")
@@ -179,7 +172,7 @@ def read_key_ids(files: Iterable[Path]) -> set[str]:
     ids = set[str]()
     for path in files:
         with suppress(OSError, ValueError):
-            ids.update(map(signing_key_id, read_public_keys(path)))
+            ids.update(map(key_files.signing_key_id, key_files.read_public_keys(path)))
     return ids
 
 
@@ -194,9 +187,11 @@ def check_identity_key(checkup: Checkup, path: Path, folder: Path | None, n_sign
     if folder is None or folder not in path.parents:
         check_secret(checkup, path)
     try:
-        return public_hex(read_signing_key(path, "PRIVATEER_PUBLICATION_KEY"))
+        return key_files.public_hex(key_files.read_signing_key(path, "PRIVATEER_PUBLICATION_KEY"))
     except SpecError as error:
-        checkup.fail(_SIGNER, error.detail, error.remedy if error.remedy == UNREADABLE_KEY_REMEDY else _KEY_REMEDY)
+        checkup.fail(
+            _SIGNER, error.detail, error.remedy if error.remedy == key_files.UNREADABLE_KEY_REMEDY else _KEY_REMEDY
+        )
         return None
 
 

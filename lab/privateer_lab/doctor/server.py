@@ -15,37 +15,19 @@ from privateer_core.serving.store.copies import is_open_elsewhere
 from privateer_core.serving.store.database import Database
 from privateer_core.serving.store.sqlite import SqliteDatabase, make_tables
 from privateer_core.wire.keys import UNREADABLE_KEY_REMEDY
+from privateer_lab.doctor import checkup as folders
 from privateer_lab.doctor import credentials
-from privateer_lab.doctor.checkup import (
-    MIB,
-    RESTORE,
-    UNREADABLE,
-    Checkup,
-    Level,
-    check_clock,
-    check_data,
-    check_disk,
-    check_writable,
-    open_file_view,
-    open_read_only,
-)
+from privateer_lab.doctor.checkup import MIB, RESTORE, UNREADABLE, Checkup, Level
 from privateer_lab.doctor.places import NAME_REMEDY, Listeners, fetch_listed_keys
 from privateer_server.algorithms import LEARNERS, learner_for
 from privateer_server.data import KEYS_FOLDER
 from privateer_server.publication_log import IDENTITY_FILE
 from privateer_server.rounds.agreement import Agreement, KeyFindings, compare_store_and_journal
 from privateer_server.settings import ServerSettings
+from privateer_server.store import schema
 from privateer_server.store.journal import Journal
 from privateer_server.store.records import BackupRecord
 from privateer_server.store.round_keys import KeyTable, RoundKeys, read_keys
-from privateer_server.store.schema import (
-    JOURNAL_FILE,
-    JOURNAL_KIND,
-    JOURNAL_SCHEMA,
-    STORE_FILE,
-    STORE_KIND,
-    STORE_SCHEMA,
-)
 from privateer_server.store.store import Store
 
 _N_CLOSING_WRITES: Final = 8
@@ -64,10 +46,10 @@ def examine_server(settings: ServerSettings) -> Checkup:
     """Check a server's data, keys and listeners."""
     checkup, listeners = Checkup("server"), Listeners.from_settings(settings)
     folder = None if settings.database else settings.data
-    journal = settings.journal or settings.data / JOURNAL_FILE
-    if folder and not check_data(checkup, folder, journal.parent):
+    journal = settings.journal or settings.data / schema.JOURNAL_FILE
+    if folder and not folders.check_data(checkup, folder, journal.parent):
         return checkup
-    is_in_use = is_open_elsewhere(folder / STORE_FILE) if folder else None
+    is_in_use = is_open_elsewhere(folder / schema.STORE_FILE) if folder else None
     trusted_ids = credentials.check_trusted(checkup, "shufflers", settings.shuffler_keys)
     credentials.check_trusted(checkup, "senders", settings.sender_keys)
     if settings.admin_tokens:
@@ -86,13 +68,13 @@ def examine_server(settings: ServerSettings) -> Checkup:
     rounds = agreement.open_rounds if agreement else {}
     server_experiments = sorted(name for name, facts in rounds.items() if facts.endpoint == "server")
     credentials.check_token_keys(checkup, settings.tokens, settings.host, server_experiments)
-    check_clock(checkup, folder, agreement.last_time if agreement else 0.0)
+    folders.check_clock(checkup, folder, agreement.last_time if agreement else 0.0)
     if folder:
         if agreement:
             _check_backup(checkup, agreement.store.backup)
         required_bytes = _N_CLOSING_WRITES * (agreement.max_round_bytes if agreement else 0)
-        check_writable(checkup, folder, journal, journal.parent)
-        check_disk(checkup, [folder, journal.parent], required_bytes)
+        folders.check_writable(checkup, folder, journal, journal.parent)
+        folders.check_disk(checkup, [folder, journal.parent], required_bytes)
     is_answering = listeners.check(checkup, is_in_use)
     if is_answering and folder:
         _check_open_rounds(checkup, listeners, folder / KEYS_FOLDER)
@@ -106,11 +88,13 @@ def _examine_data(checkup: Checkup, settings: ServerSettings, store_key: bytes |
     earlier_key_ids = {path.stem for path in folder.glob("*.key")}
     if settings.database:
         url, setting = settings.journal_database, "PRIVATEER_JOURNAL_DATABASE"
-        journal = open_read_only(checkup, "journal", url, JOURNAL_SCHEMA, setting)
-        store = open_read_only(checkup, "database", settings.database, STORE_SCHEMA, "PRIVATEER_DATABASE")
+        journal = folders.open_read_only(checkup, "journal", url, schema.JOURNAL_SCHEMA, setting)
+        store = folders.open_read_only(
+            checkup, "database", settings.database, schema.STORE_SCHEMA, "PRIVATEER_DATABASE"
+        )
     else:
-        journal = _open_journal_view(checkup, settings.journal or settings.data / JOURNAL_FILE)
-        store = open_file_view(checkup, "database", settings.data / STORE_FILE, STORE_KIND)
+        journal = _open_journal_view(checkup, settings.journal or settings.data / schema.JOURNAL_FILE)
+        store = folders.open_file_view(checkup, "database", settings.data / schema.STORE_FILE, schema.STORE_KIND)
     with ExitStack() as stack:
         for database in filter(None, (journal, store)):
             stack.callback(database.close)
@@ -129,11 +113,11 @@ def _examine_data(checkup: Checkup, settings: ServerSettings, store_key: bytes |
 def _open_journal_view(checkup: Checkup, path: Path) -> SqliteDatabase | None:
     """Return a view of the journal, or an empty journal if there is none, as after a restore."""
     if path.exists():
-        return open_file_view(checkup, "journal", path, JOURNAL_KIND)
+        return folders.open_file_view(checkup, "journal", path, schema.JOURNAL_KIND)
     remedy = "set PRIVATEER_JOURNAL to the one it had; without it a start gives the open rounds up"
     checkup.warn("journal", f"there is no {path.name}", remedy)
     empty = sqlite3.connect(":memory:", isolation_level=None)
-    make_tables(empty, JOURNAL_KIND)
+    make_tables(empty, schema.JOURNAL_KIND)
     return SqliteDatabase(empty)
 
 

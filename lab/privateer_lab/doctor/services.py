@@ -23,21 +23,9 @@ from privateer_core.wire.keys import public_hex, public_key_files, read_signing_
 from privateer_core.wire.token_keys import Directory
 from privateer_issuer.store import DATABASE, IssuerFindings, examine
 from privateer_issuer.store import FILE as ISSUER_FILE
+from privateer_lab.doctor import checkup as folders
 from privateer_lab.doctor import credentials
-from privateer_lab.doctor.checkup import (
-    UNREADABLE,
-    Check,
-    Checkup,
-    Level,
-    check_clock,
-    check_data,
-    check_disk,
-    check_secret,
-    check_writable,
-    display_name,
-    open_file_view,
-    open_read_only,
-)
+from privateer_lab.doctor.checkup import UNREADABLE, Check, Checkup, Level
 from privateer_lab.doctor.places import (
     NAME_REMEDY,
     IssuerPlace,
@@ -89,7 +77,7 @@ def examine_all(places: ServicePlaces) -> list[Check]:
         findings += examine_issuer(places.issuer).checks
     if places.sender:
         checkup, (private, public) = Checkup("sender"), places.sender
-        check_secret(checkup, private)
+        folders.check_secret(checkup, private)
         if key := credentials.find_signing_key(checkup, private, "--data"):
             credentials.check_public_half(checkup, key, public)
         findings += checkup.checks
@@ -99,7 +87,7 @@ def examine_all(places: ServicePlaces) -> list[Check]:
 def examine_shuffler(settings: ShufflerSettings, server: ServerSettings | None = None) -> Checkup:
     """Check a shuffler's data, keys and listeners, and its server's if that is on this machine."""
     checkup, folder = Checkup("shuffler"), None if settings.database else settings.data
-    if folder and not check_data(checkup, folder):
+    if folder and not folders.check_data(checkup, folder):
         return checkup
     field = "PRIVATEER_DATA" if folder else "PRIVATEER_SIGNING_KEY"
     key = credentials.find_signing_key(checkup, settings.signing_key or settings.data / KEY_FILE, field)
@@ -112,14 +100,14 @@ def examine_shuffler(settings: ShufflerSettings, server: ServerSettings | None =
     is_in_use = is_open_elsewhere(folder / HISTORY_FILE) if folder else None
     server_keys, experiments = None, list[str]()
     if folder:
-        check_writable(checkup, folder)
+        folders.check_writable(checkup, folder)
         server_keys = _read_pin(checkup, folder / PIN_FILE)
         experiments = checkup.settle(lambda attempt: _examine_rounds(attempt, folder), is_final=is_in_use is False)
         checkup.settle(lambda attempt: _examine_spent(attempt, folder, settings.tokens), is_final=is_in_use is False)
         credentials.check_token_keys(checkup, settings.tokens, settings.host, experiments)
-        check_clock(checkup, folder)
+        folders.check_clock(checkup, folder)
         held_bytes = sum(path.stat().st_size for path in folder.glob(f"*{SUFFIX}") if path.exists())
-        check_disk(checkup, [folder], _N_ROUNDS_ON_DISK * held_bytes)
+        folders.check_disk(checkup, [folder], _N_ROUNDS_ON_DISK * held_bytes)
     else:
         store_key = credentials.find_store_key(checkup, settings.store_key_file)
         server_keys = checkup.settle(lambda attempt: _examine_pool(attempt, settings, store_key), is_final=False)
@@ -177,14 +165,14 @@ def _examine_rounds(checkup: Checkup, folder: Path) -> list[str]:
     for path in sorted(folder.glob(f"*{SUFFIX}")):
         if not path.exists():  # a running shuffler has delivered it
             continue
-        view = open_file_view(checkup, "rounds", path, ROUND_DATABASE)
+        view = folders.open_file_view(checkup, "rounds", path, ROUND_DATABASE)
         label = _read_round_label_and_close(checkup, path, view) if view else None
         labels += [label] if label else []
         n_broken += label is None
     if not n_broken:
         checkup.ok("rounds", f"open rounds: {len(labels):,}; their databases are whole")
     # A round is in the history before it has a database.
-    if history := open_file_view(checkup, "history", folder / HISTORY_FILE, HISTORY_DATABASE):
+    if history := folders.open_file_view(checkup, "history", folder / HISTORY_FILE, HISTORY_DATABASE):
         with closing(history):
             disagreements = describe_unknown_rounds(history, labels)
         checkup.add_all(Level.FAIL, "history", disagreements, "{}", _ROLLBACK_REMEDY)
@@ -200,10 +188,10 @@ def _read_round_label_and_close(checkup: Checkup, path: Path, view: SqliteDataba
         try:
             labelled = read_label(db)
         except (sqlite3.Error, msgspec.DecodeError, TypeError):
-            checkup.fail("rounds", f"{display_name(path)} is damaged", REPAIR)
+            checkup.fail("rounds", f"{folders.display_name(path)} is damaged", REPAIR)
             return None
     if labelled is None:
-        checkup.warn("rounds", f"{display_name(path)} is of no round", "nothing: the next start deletes it")
+        checkup.warn("rounds", f"{folders.display_name(path)} is of no round", "nothing: the next start deletes it")
         return None
     return labelled[0]
 
@@ -216,7 +204,7 @@ def _examine_spent(checkup: Checkup, folder: Path, tokens: TokenSettings) -> Spe
             remedy = "nothing, if the shuffler never started with tokens; else put it back"
             checkup.warn("spent tokens", f"there is no {TOKENS_FILE}: earlier tokens would count again", remedy)
         return None
-    view = open_file_view(checkup, "spent tokens", path, TOKENS_DATABASE)
+    view = folders.open_file_view(checkup, "spent tokens", path, TOKENS_DATABASE)
     if view is None:
         return None
     with closing(view):
@@ -233,7 +221,7 @@ def _examine_pool(checkup: Checkup, settings: ShufflerSettings, store_key: bytes
     """Check the database that replicas of a shuffler share; return the server keys that they have pinned."""
     from privateer_shuffler.pool.shared_store import SHUFFLER, SharedStore
 
-    database = open_read_only(checkup, "database", settings.database, SHUFFLER, "PRIVATEER_DATABASE")
+    database = folders.open_read_only(checkup, "database", settings.database, SHUFFLER, "PRIVATEER_DATABASE")
     if database is None:
         return None
     with closing(database):
@@ -280,18 +268,18 @@ def _check_answers(
 def examine_issuer(place: IssuerPlace) -> Checkup:
     """Check an issuer's folder and listeners."""
     checkup = Checkup("issuer")
-    if not check_data(checkup, place.data):
+    if not folders.check_data(checkup, place.data):
         return checkup
     is_in_use = is_open_elsewhere(place.data / ISSUER_FILE)
     checkup.settle(lambda attempt: _examine_keys(attempt, place), is_final=is_in_use is False)
     if place.secrets and place.secrets.is_file():
-        check_secret(checkup, place.secrets)
+        folders.check_secret(checkup, place.secrets)
     elif place.secrets:
         detail = f"PRIVATEER_ATTESTATION_SECRETS names {place.secrets.name}, which does not exist"
         checkup.fail("permissions", detail, "put the file back, or correct the setting")
-    check_writable(checkup, place.data)
-    check_clock(checkup, place.data)
-    check_disk(checkup, [place.data])
+    folders.check_writable(checkup, place.data)
+    folders.check_clock(checkup, place.data)
+    folders.check_disk(checkup, [place.data])
     if place.listeners and place.listeners.check(checkup, is_in_use):
         url, path = place.listeners.public, place.public_keys_file
         response = fetch_or_none(f"{url}/token-keys")
@@ -302,7 +290,7 @@ def examine_issuer(place: IssuerPlace) -> Checkup:
 
 def _examine_keys(checkup: Checkup, place: IssuerPlace) -> IssuerFindings | None:
     """Check that experiments have valid keys, that expired keys are erased, and the file of public keys."""
-    view = open_file_view(checkup, "database", place.data / ISSUER_FILE, DATABASE)
+    view = folders.open_file_view(checkup, "database", place.data / ISSUER_FILE, DATABASE)
     if view is None:
         return None
     with closing(view):

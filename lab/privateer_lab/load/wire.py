@@ -22,16 +22,7 @@ from privateer_core.wire.problem import read_slug
 from privateer_core.wire.publication import ASKS_HEADER, ASKS_NOBODY, MEDIA_TYPE, Envelope, Header, encode_envelope
 from privateer_core.wire.token import REQUEST_TYPE, Challenge, PendingToken, authorization, origin_name
 from privateer_core.wire.token_keys import Directory, TokenKey
-from privateer_lab.load.endpoints import (
-    MAX_ATTEMPTS,
-    STARTUP_SECONDS,
-    Backoff,
-    ServerCounts,
-    UploadWait,
-    fetch_counts,
-    invalid_url_error,
-    wait_for_shuffler,
-)
+from privateer_lab.load import endpoints
 
 _FIELD: Final = "--issuer"
 _KEY_LIFETIME_SECONDS: Final = 60.0
@@ -49,7 +40,7 @@ class TokenSource:
     # the secret that backend and issuer share, for attestations; None: no attestation is needed
     secret: bytes | None
     http: aiohttp.ClientSession
-    backoff: Backoff = field(default_factory=Backoff)  # waits while the issuer is busy
+    backoff: endpoints.Backoff = field(default_factory=endpoints.Backoff)  # waits while the issuer is busy
     _keys: dict[str, tuple[float, TokenKey | None]] = field(default_factory=dict)
 
     async def fetch_token(self, name: str, base: str) -> bytes:
@@ -70,7 +61,7 @@ class TokenSource:
 
     async def _request_token(self, url: str, request: bytes, headers: dict[str, str]) -> tuple[int, bytes]:
         """Return the status and the body of the issuer's response, with retries while it is busy."""
-        for attempt in range(MAX_ATTEMPTS):
+        for attempt in range(endpoints.MAX_ATTEMPTS):
             try:
                 async with self.http.post(url, data=request, headers=headers) as response:
                     status, body, delay = response.status, await response.read(), response.headers.get("Retry-After")
@@ -85,7 +76,7 @@ class TokenSource:
         """Return the newest key that an endpoint accepts, after retries while it starts; `Unavailable` if none."""
         fetched_at, key = self._keys.get(base, (-math.inf, None))
         if time.monotonic() - fetched_at > _KEY_LIFETIME_SECONDS:
-            deadline = time.monotonic() + STARTUP_SECONDS
+            deadline = time.monotonic() + endpoints.STARTUP_SECONDS
             while (fetched := await self._fetch_key(name, base)) is None and key is None:
                 if time.monotonic() >= deadline:
                     remedy = "set its PRIVATEER_TOKEN_KEYS"
@@ -183,10 +174,10 @@ class Wire:
     bytes_sent: int = 0  # bytes of the bodies that were answered
     is_paused: bool = False  # whether nobody was asked when the last publication was fetched
     tokens: TokenSource | None = None  # where people get upload tokens, if their reports need some
-    backoff: Backoff = field(default_factory=Backoff)  # waits before somebody asks again
+    backoff: endpoints.Backoff = field(default_factory=endpoints.Backoff)  # waits before somebody asks again
     _is_shuffler_ready: bool = False
     _shuffler_lock: asyncio.Lock = field(default_factory=asyncio.Lock)
-    _upload_waits: dict[str, UploadWait] = field(default_factory=dict)
+    _upload_waits: dict[str, endpoints.UploadWait] = field(default_factory=dict)
 
     @classmethod
     @asynccontextmanager
@@ -204,13 +195,13 @@ class Wire:
         timeout = aiohttp.ClientTimeout(total=_LONG_POLL_SECONDS + 60)
         connector = aiohttp.TCPConnector(limit=concurrency + 1)
         async with aiohttp.ClientSession(timeout=timeout, connector=connector) as http:
-            patience = Backoff()
+            patience = endpoints.Backoff()
             tokens = TokenSource(issuer.rstrip("/"), secret, http, patience) if issuer else None
             yield cls(name, server.rstrip("/"), shuffler, http, sender, tokens=tokens, backoff=patience)
 
-    async def counts(self) -> ServerCounts | None:
+    async def counts(self) -> endpoints.ServerCounts | None:
         """Fetch the server's counts of the experiment's participants; None without a valid response."""
-        return await fetch_counts(self.http, self.server, self.name)
+        return await endpoints.fetch_counts(self.http, self.server, self.name)
 
     async def send(self, header: Header, sealed: bytes, size: int, endpoint: str) -> tuple[int, dict[str, int]]:
         """Upload to ``server`` or ``shuffler`` until decided, the same bytes again; return acceptances and refusals."""
@@ -219,7 +210,7 @@ class Wire:
             base = await self._ensure_shuffler()
             address = f"{base}/experiments/{self.name}/reports"
         token = await self.tokens.fetch_token(self.name, base) if self.tokens else None
-        wait = self._upload_waits.setdefault(endpoint, UploadWait(endpoint))
+        wait = self._upload_waits.setdefault(endpoint, endpoints.UploadWait(endpoint))
         with wait.warn_if_slow():
             body = encode_envelope(Envelope(header, sealed))
             return await self._post(address, body, size, wait, self._headers(body, size, token))
@@ -231,16 +222,16 @@ class Wire:
         shuffler = self.shuffler.rstrip("/")
         async with self._shuffler_lock:
             if not self._is_shuffler_ready:
-                await wait_for_shuffler(self.http, shuffler, self.name, self.backoff)
+                await endpoints.wait_for_shuffler(self.http, shuffler, self.name, self.backoff)
             self._is_shuffler_ready = True
         return shuffler
 
     async def _post(
-        self, address: str, body: bytes, n_participants: int, wait: UploadWait, headers: dict[str, str]
+        self, address: str, body: bytes, n_participants: int, wait: endpoints.UploadWait, headers: dict[str, str]
     ) -> tuple[int, dict[str, int]]:
         """Upload a body, again while no verdict comes; return how many were accepted and refused, by reason."""
         counts = UploadCounts(n_participants)
-        for attempt in range(MAX_ATTEMPTS):
+        for attempt in range(endpoints.MAX_ATTEMPTS):
             retry_after = None
             try:
                 async with self.http.post(address, data=body, headers=headers) as response:
@@ -251,7 +242,7 @@ class Wire:
                     if counts.is_pending:
                         wait.note_response(response.status, content)
             except (aiohttp.InvalidURL, aiohttp.NonHttpUrlClientError):
-                raise invalid_url_error("--url") from None
+                raise endpoints.invalid_url_error("--url") from None
             except (aiohttp.ClientError, TimeoutError):
                 wait.note_silence()
             if not counts.is_pending:
@@ -284,7 +275,7 @@ class Wire:
                 self.is_paused = response.headers.get(ASKS_HEADER) == ASKS_NOBODY
                 return await response.read() if response.status == 200 else None
         except (aiohttp.InvalidURL, aiohttp.NonHttpUrlClientError):
-            raise invalid_url_error("--url") from None
+            raise endpoints.invalid_url_error("--url") from None
         except (aiohttp.ClientError, TimeoutError):
             if old is None:
                 raise Unavailable("no answer", field="--url", remedy="is the server running?") from None

@@ -19,17 +19,7 @@ from privateer_core.spec.arms import ArmsSpec
 from privateer_core.spec.context import COLUMNS_MAX
 from privateer_core.spec.spec import Spec
 from privateer_lab.environments import Environment, PlayedRewards, environment_for
-from privateer_lab.simulation.scores import (
-    Judgement,
-    Point,
-    Score,
-    SeededNoise,
-    draw_past_arms,
-    encode_contexts,
-    is_comparing,
-    scale_rewards,
-    sum_rewards,
-)
+from privateer_lab.simulation import scores
 from privateer_server.rounds.loop import PolicyMix, Schedule, Step, count_participants
 
 _MAX_BLOCK_PARTICIPANTS: Final = 1 << 18
@@ -68,7 +58,7 @@ class Run:
     # facts, costs: final figures of learner and environment, by name; and the costs of reports
     facts: dict[str, float]
     costs: Costs
-    path: tuple[Point, ...]  # after each round of the experiment's own participants, and at the end
+    path: tuple[scores.Point, ...]  # after each round of the experiment's own participants, and at the end
     # the terms of the rounds of the experiment's own participants, one for each event
     terms: tuple[Terms, ...] = field(default=(), compare=False, repr=False)
 
@@ -95,11 +85,11 @@ class Simulation:
         self.step = self.schedule.open(self._seed())
         self.people = self.rounds = 0
         self.choices = spec.experiment.horizon
-        self.score, self.costs = Score(), Costs()
+        self.score, self.costs = scores.Score(), Costs()
         self.terms: dict[Any, Terms] = {}
-        self.path: list[Point] = []
+        self.path: list[scores.Point] = []
         self.carried_total: tuple[Any, Any] = (self.step.policy.terms.mechanism, None)
-        self.judgement = Judgement(spec, self.environment) if is_comparing(self.step.policy) else None
+        self.judgement = scores.Judgement(spec, self.environment) if scores.is_comparing(self.step.policy) else None
 
     def _seed(self) -> int:
         return int(self.rng.integers(2**63))
@@ -114,7 +104,7 @@ class Simulation:
             self.terms.setdefault((terms.event, terms.epsilon, terms.delta), terms)
             self.path.append(self.score.point)
         self.step = self.schedule.close(step, release, self._seed(), decided=decided)
-        if self.judgement and is_comparing(self.step.policy):
+        if self.judgement and scores.is_comparing(self.step.policy):
             self.judgement.add_answer(self.step.policy, self.schedule.answer(self.step))
 
     def find_deciding_policies(self, _step: Step) -> PolicyMix:
@@ -148,12 +138,12 @@ class Simulation:
             return mechanism.simulate(_join_vectors(contributed), self.rng)
         if additive and independent and not mechanism.continues:
             return reduce(merged, (mechanism.simulate(block, self.rng) for block in contributed))
-        seeded, total = SeededNoise(self.rng), mechanism.resume(*self.carried_total)
+        seeded, total = scores.SeededNoise(self.rng), mechanism.resume(*self.carried_total)
         for block in contributed:
             total = mechanism.add(total, mechanism.randomize(block, seeded))
         return self.settle(mechanism, total, seeded)
 
-    def settle(self, mechanism: Any, total: Any, seeded: SeededNoise) -> Any:
+    def settle(self, mechanism: Any, total: Any, seeded: scores.SeededNoise) -> Any:
         """Release a total, and keep its remainder for the next round."""
         release, carried = mechanism.settle(total, seeded)
         self.carried_total = (mechanism, carried)
@@ -163,9 +153,9 @@ class Simulation:
         """Simulate the contributions of a source's next participants about their past arms."""
         source, environment = self.sources[policy.cohort]
         raw = environment.contexts(n_previous, n_participants, rng)
-        arms = draw_past_arms(source, len(self.spec.options), n_participants, rng)
-        rewards = scale_rewards(environment.rewards(raw, Arms(arms), rng), self.spec)
-        return policy.recall(encode_contexts(raw, self.spec), draw_coins(rng, n_participants), arms, rewards)
+        arms = scores.draw_past_arms(source, len(self.spec.options), n_participants, rng)
+        rewards = scores.scale_rewards(environment.rewards(raw, Arms(arms), rng), self.spec)
+        return policy.recall(scores.encode_contexts(raw, self.spec), draw_coins(rng, n_participants), arms, rewards)
 
     def play(self, policy: Any, n_participants: int, rng: np.random.Generator, _n_previous: int = 0) -> Any:
         """Simulate participants: add their rewards to the score, and return their contributions."""
@@ -175,7 +165,7 @@ class Simulation:
         self, policy: Any, raw: NDArray[np.float64], rng: np.random.Generator, reporting: Any = slice(None)
     ) -> Any:
         """Simulate choices of participants with these contexts; return the contributions of those who report."""
-        contexts, coins = encode_contexts(raw, self.spec), draw_coins(rng, len(raw))
+        contexts, coins = scores.encode_contexts(raw, self.spec), draw_coins(rng, len(raw))
         return self.simulate_rewards(policy, raw, coins, policy.decide(contexts, coins), rng, reporting)
 
     def simulate_rewards(
@@ -188,7 +178,7 @@ class Simulation:
         reporting: Any = slice(None),
     ) -> Any:
         """Simulate rewards of decisions; return the contributions of those who report, or None without reports."""
-        n_participants, contexts = len(raw), encode_contexts(raw, self.spec)
+        n_participants, contexts = len(raw), scores.encode_contexts(raw, self.spec)
         rewards = self.environment.rewards(raw, decisions, rng)
         self._count(n_participants, decisions, self.environment.play(decisions, raw), rewards)
         if isinstance(decisions, Plays):
@@ -198,7 +188,7 @@ class Simulation:
         before = self.environment.before(raw, tuple(self.spec.reward.covariates))
         if reporting is None:  # a policy without reports may have no terms for them
             return None
-        inputs = (contexts, coins, decisions.arms, scale_rewards(rewards, self.spec, before))
+        inputs = (contexts, coins, decisions.arms, scores.scale_rewards(rewards, self.spec, before))
         contexts, coins, arms, rewards = (values[reporting] for values in inputs)
         return policy.contribute(contexts, coins, Arms(arms), rewards)
 
@@ -208,13 +198,15 @@ class Simulation:
 
     def _count(self, n_new: int, decisions: Decisions, played: PlayedRewards, rewards: NDArray[np.float64]) -> None:
         self.people += n_new
-        self.score.add(played, played.expected if isinstance(decisions, Plays) else sum_rewards(rewards, self.spec))
+        self.score.add(
+            played, played.expected if isinstance(decisions, Plays) else scores.sum_rewards(rewards, self.spec)
+        )
 
     def finish(self) -> bool:
         """Simulate the last policy to the horizon; return whether choices remained."""
         policy, n_before = self.step.policy, self.score.played.times
         no_contexts = self.environment.contexts(self.people, 0, self.rng)
-        decisions = policy.decide(encode_contexts(no_contexts, self.spec), np.zeros(0, np.uint32))
+        decisions = policy.decide(scores.encode_contexts(no_contexts, self.spec), np.zeros(0, np.uint32))
         n_remaining = self.choices - self.people
         if isinstance(decisions, Plays):
             self._count(0, decisions, self.environment.play(decisions, no_contexts), no_contexts)

@@ -10,15 +10,7 @@ from privateer_core.primitives.contributions import KeyedValues
 from privateer_core.sampling.randomness import SecureNoise
 from privateer_lab.audit.case import Case, Integers, MechanismPart, Noise, build_part
 from privateer_lab.audit.law import LaplaceLaw, Law, Scores
-from privateer_lab.audit.mechanisms.keyed import (
-    LAYOUT,
-    N_SUMS,
-    NEIGHBOUR_PAIRS,
-    OTHER_KEY,
-    contribute_alike,
-    keyed_factory,
-    ungrouped_layout,
-)
+from privateer_lab.audit.mechanisms import keyed
 from privateer_lab.audit.views import Target, attack_reports, log_likelihood, mechanism_case, model_for
 from privateer_papers.paper_1.laplace_cells import GRID_POINTS_PER_UNIT, LaplaceCells
 from privateer_papers.published_trust import PUBLISHED
@@ -34,8 +26,11 @@ def cases(samples: int) -> list[Case]:
             f"cells for epsilon {epsilon:g}, {pair}",
             attack_reports,
             Target(
-                LaplaceCells(LAYOUT, epsilon),
-                (keyed_factory(NEIGHBOUR_PAIRS[pair][0]), keyed_factory(NEIGHBOUR_PAIRS[pair][1])),
+                LaplaceCells(keyed.LAYOUT, epsilon),
+                (
+                    keyed.keyed_factory(keyed.NEIGHBOUR_PAIRS[pair][0]),
+                    keyed.keyed_factory(keyed.NEIGHBOUR_PAIRS[pair][1]),
+                ),
             ),
             (epsilon, 0.0),
             samples // 4,
@@ -48,17 +43,21 @@ def cases(samples: int) -> list[Case]:
 
 def parts() -> list[MechanismPart]:
     """Return attacks on rewards and counts of every cell, of the participant and of others."""
-    mechanism = LaplaceCells(ungrouped_layout(2), 4.0)
+    mechanism = LaplaceCells(keyed.ungrouped_layout(2), 4.0)
     exact = GRID_POINTS_PER_UNIT * np.array([[1, 0, 1, 0], [0, 1, 0, 1]])
 
     def observe(case: int, count: int) -> Integers:
-        reports = mechanism.randomize(contribute_alike(mechanism.layout, OTHER_KEY[case], count), SecureNoise())
+        reports = mechanism.randomize(
+            keyed.contribute_alike(mechanism.layout, keyed.OTHER_KEY[case], count), SecureNoise()
+        )
         return mechanism.parse(reports.tobytes()).astype(np.int64)
 
     laws: tuple[Law, ...] = (LaplaceLaw(math.ceil(_L1_SENSITIVITY * GRID_POINTS_PER_UNIT / mechanism.epsilon)),) * 4
     sampler, model = "DiscreteLaplace.draw", model_for(attack_reports)
     return [
-        build_part(name, mechanism, model, sampler, observe, Noise(laws, columns, exact), N_SUMS, calibration=PUBLISHED)
+        build_part(
+            name, mechanism, model, sampler, observe, Noise(laws, columns, exact), keyed.N_SUMS, calibration=PUBLISHED
+        )
         for name, columns in (("rewards of all cells", (0, 1)), ("counts of all cells", (2, 3)))
     ]
 

@@ -16,18 +16,9 @@ from privateer_core.primitives.questions import KeyedMeans
 from privateer_core.privacy.terms import calibrate
 from privateer_core.sampling.randomness import SecureNoise
 from privateer_core.spec.privacy import Privacy
+from privateer_lab.audit import views
 from privateer_lab.audit.case import Case, Sampler
 from privateer_lab.audit.law import Scores
-from privateer_lab.audit.views import (
-    Coins,
-    attack_batches,
-    attack_releases,
-    draw_coins,
-    log_likelihood,
-    log_noise_density,
-    model_for,
-    released_numbers,
-)
 
 _BATCH_SIZE: Final = 100
 _BATCHES_PER_CHUNK: Final = 500
@@ -63,10 +54,10 @@ def visible_arm_cases(samples: int, visibility: str = "visible") -> list[Case]:
     """Build attacks on a first round and on a policy that plays the seen arm rarely; ``hidden`` promises break."""
     batched: Any = {"delta": 0.01, "min_batch": _BATCH_SIZE, "honest_fraction": 1.0}
     shuffle = Privacy.model_validate(
-        {"model": model_for(attack_batches), "epsilon": 1.0, "arm_visibility": visibility, **batched}
+        {"model": views.model_for(views.attack_batches), "epsilon": 1.0, "arm_visibility": visibility, **batched}
     )
     central = Privacy.model_validate(
-        {"model": model_for(attack_releases), "epsilon": 1.0, "arm_visibility": visibility, "delta": 1e-6}
+        {"model": views.model_for(views.attack_releases), "epsilon": 1.0, "arm_visibility": visibility, "delta": 1e-6}
     )
     attacked = [(scene, _batch_sampler(scene), max(4000, samples // 20)) for scene in _build_scenes(shuffle)]
     attacked += [(scene, _release_sampler(scene), max(2000, samples // 20)) for scene in _build_scenes(central)[-1:]]
@@ -76,7 +67,7 @@ def visible_arm_cases(samples: int, visibility: str = "visible") -> list[Case]:
 
 def as_local_cases(samples: int, factor: float = 1.0) -> list[Case]:
     """Build attacks by colluding services, who see the arm; ``factor`` divides the noise, as a planted defect does."""
-    model = model_for(attack_batches)
+    model = views.model_for(views.attack_batches)
     privacy = Privacy.model_validate({"model": model, "epsilon": 1.0, "delta": 1e-6, "arm_visibility": "as-local"})
     scenes = [scene for scene in _build_scenes(privacy) if len({person.context for person in scene.neighbours}) == 1]
     return [_as_local_case(scene, privacy, samples // 4, factor) for scene in scenes]
@@ -91,7 +82,7 @@ def _as_local_case(scene: Scene, privacy: Privacy, count: int, factor: float) ->
         coins = _draw_coins_choosing(weakened, scene.neighbours[neighbour], scene.arm, count)
         reports, arms = _make_reports(weakened, scene.neighbours[neighbour], coins), np.full(count, scene.arm)
         contributions = (_contribute(weakened, person, coins, arms) for person in scene.neighbours)
-        left, right = (log_likelihood(weakened.mechanism, values, reports) for values in contributions)
+        left, right = (views.log_likelihood(weakened.mechanism, values, reports) for values in contributions)
         return np.asarray(left - right)
 
     name, kind = f"seen arm as local, {scene.name}", type(terms.mechanism).__name__
@@ -129,26 +120,28 @@ def _make_policy(privacy: Privacy, allocations: Scores) -> PartitionPolicy:
     )
 
 
-def _draw_coins_choosing(policy: PartitionPolicy, person: SeenNeighbour, arm: int, count: int) -> Coins:
+def _draw_coins_choosing(policy: PartitionPolicy, person: SeenNeighbour, arm: int, count: int) -> views.Coins:
     """Draw coins for which the policy chooses an arm, shape (count,)."""
     accepted = np.zeros(0, np.uint32)
     while len(accepted) < count:
-        coins = draw_coins(1 << 18)
+        coins = views.draw_coins(1 << 18)
         arms = policy.decide(np.full((len(coins), 1), person.context), coins).arms
         accepted = np.concatenate([accepted, coins[arms == arm]])
     return accepted[:count]
 
 
-def _contribute(policy: PartitionPolicy, person: SeenNeighbour, coins: Coins, arms: NDArray[np.int64]) -> KeyedValues:
+def _contribute(
+    policy: PartitionPolicy, person: SeenNeighbour, coins: views.Coins, arms: NDArray[np.int64]
+) -> KeyedValues:
     """Return the contributions of equal participants with these coins in their reports."""
     contexts, rewards = np.full((len(coins), 1), person.context), np.full(len(coins), person.reward)
     return policy.contribute(contexts, coins, Arms(arms), rewards)
 
 
-def _make_reports(policy: PartitionPolicy, person: SeenNeighbour, coins: Coins) -> NDArray[Any]:
+def _make_reports(policy: PartitionPolicy, person: SeenNeighbour, coins: views.Coins) -> NDArray[Any]:
     """Randomize the reports of equal participants whose choices had these coins, as the client library does."""
     arms = policy.decide(np.full((len(coins), 1), person.context), coins).arms
-    report_coins = draw_coins(len(coins)) if policy.fresh_coins else coins
+    report_coins = views.draw_coins(len(coins)) if policy.fresh_coins else coins
     rows: NDArray[Any] = policy.mechanism.randomize(_contribute(policy, person, report_coins, arms), SecureNoise())
     return rows
 
@@ -160,7 +153,7 @@ def _batch_sampler(scene: Scene) -> Sampler:
     def score(neighbour: int, count: int) -> Scores:
         person = scene.neighbours[neighbour]
         target_reports = _make_reports(policy, person, _draw_coins_choosing(policy, person, scene.arm, count))
-        other_reports = _make_reports(policy, others, draw_coins(count * (_BATCH_SIZE - 1)))
+        other_reports = _make_reports(policy, others, views.draw_coins(count * (_BATCH_SIZE - 1)))
         batch = np.concatenate([target_reports[:, None], other_reports.reshape(count, -1)], axis=1).ravel()
         other_densities = _find_densities(policy, others, None, batch)
         ratios = (_find_densities(policy, person, scene.arm, batch) / other_densities for person in scene.neighbours)
@@ -184,7 +177,7 @@ def _find_densities(
     allocation = policy.layout.shares[key]
 
     def density_of_arms(arms: NDArray[np.int64]) -> Scores:
-        return np.exp(log_likelihood(policy.mechanism, _contribute(policy, person, coins, arms), reports))
+        return np.exp(views.log_likelihood(policy.mechanism, _contribute(policy, person, coins, arms), reports))
 
     if policy.fresh_coins:
         weights = enumerate(allocation) if seen_arm is None else [(seen_arm, 1.0)]
@@ -203,14 +196,18 @@ def _release_sampler(scene: Scene) -> Sampler:
 
     def exact(person: SeenNeighbour) -> Scores:
         coins = _draw_coins_choosing(policy, person, scene.arm, 1)
-        return np.asarray(released_numbers(_release_reports(noiseless, _make_reports(policy, person, coins)), 1)[0])
+        return np.asarray(
+            views.released_numbers(_release_reports(noiseless, _make_reports(policy, person, coins)), 1)[0]
+        )
 
     left, right = (exact(person) for person in scene.neighbours)
 
-    def score(person: SeenNeighbour, coins: Coins) -> float:
+    def score(person: SeenNeighbour, coins: views.Coins) -> float:
         release = _release_reports(curator, _make_reports(policy, person, coins))
-        numbers = released_numbers(release, 1)
-        ratio = float(log_noise_density(curator, numbers - left)[0] - log_noise_density(curator, numbers - right)[0])
+        numbers = views.released_numbers(release, 1)
+        ratio = float(
+            views.log_noise_density(curator, numbers - left)[0] - views.log_noise_density(curator, numbers - right)[0]
+        )
         return ratio + _MAX_SCORE * (_is_possible(scene, 0, release.counts) - _is_possible(scene, 1, release.counts))
 
     def sample(neighbour: int, count: int) -> Scores:

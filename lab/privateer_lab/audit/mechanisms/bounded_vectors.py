@@ -17,19 +17,10 @@ from privateer_core.mechanisms.vectors.vector_symbol import VectorSymbol
 from privateer_core.primitives.bounded_vectors import BoundedVectors
 from privateer_core.primitives.clipping import GRID, Ball
 from privateer_core.sampling.randomness import SecureNoise
+from privateer_lab.audit import views
 from privateer_lab.audit.case import Case, Integers, MechanismPart, Noise, Outcomes, build_part
 from privateer_lab.audit.law import BinomialLaw, Law, NormalLaw, UniformLaw
 from privateer_lab.audit.mechanisms.keyed import PUBLIC_COIN, response_part
-from privateer_lab.audit.views import (
-    Coins,
-    Contributor,
-    Target,
-    attack_batches,
-    attack_releases,
-    attack_reports,
-    mechanism_case,
-    model_for,
-)
 
 BALL, BOX = Ball("l2", 1.0, 4), Ball("max", 1.0, 4)
 DELTA = 1e-6
@@ -50,23 +41,23 @@ def vector_cases(samples: int) -> list[Case]:
     for epsilon, ball, count in ((1.0, BALL, samples), (4.0, BALL, samples // 4), (1.0, BOX, samples // 4)):
         symbol = VectorSymbol.calibrated(ball, epsilon, 11)
         name = f"{2 * symbol.directions} symbols in {ball.norm}"
-        cases.append(mechanism_case(name, attack_reports, opposite_ends(symbol), (epsilon, 0.0), count))
+        cases.append(views.mechanism_case(name, views.attack_reports, opposite_ends(symbol), (epsilon, 0.0), count))
     return [*cases, *_shuffled_cases(samples)]
 
 
-def opposite_ends(mechanism: VectorMechanism) -> Target:
+def opposite_ends(mechanism: VectorMechanism) -> views.Target:
     """Build the target of two neighbours at opposite ends of a diagonal, with all others in the middle."""
     ball = mechanism.ball
     end = _LENGTH_FACTOR * ball.bound / (1.0 if ball.norm == "max" else math.sqrt(ball.coordinates))
-    return Target(
+    return views.Target(
         mechanism, (_make_constant(ball, end), _make_constant(ball, -end)), _make_constant(ball, 0.0), N_PARTICIPANTS
     )
 
 
-def _make_constant(ball: Ball, value: float | NDArray[np.float64]) -> Contributor:
+def _make_constant(ball: Ball, value: float | NDArray[np.float64]) -> views.Contributor:
     """Make contributors with the coordinates of a vector, or with the same value in all coordinates."""
 
-    def make_contribution(coins: Coins) -> BoundedVectors:
+    def make_contribution(coins: views.Coins) -> BoundedVectors:
         return BoundedVectors(coins, np.full((len(coins), ball.coordinates), value))
 
     return make_contribution
@@ -77,8 +68,8 @@ def _normal_cases(ball: Ball, samples: int) -> list[Case]:
     claim = (1.0, DELTA)
     device, curator = (opposite_ends(kind.calibrated(ball, *claim)) for kind in (GaussianVectors, CentralVectors))
     return [
-        mechanism_case(f"vectors in {ball.norm}", attack_reports, device, claim, 4 * samples),
-        mechanism_case(f"release in {ball.norm}", attack_releases, curator, claim, max(2000, samples // 4)),
+        views.mechanism_case(f"vectors in {ball.norm}", views.attack_reports, device, claim, 4 * samples),
+        views.mechanism_case(f"release in {ball.norm}", views.attack_releases, curator, claim, max(2000, samples // 4)),
     ]
 
 
@@ -89,9 +80,11 @@ def _shuffled_cases(samples: int) -> list[Case]:
     several = VectorSymbol(BALL, _EPSILON_OF_TWO_MESSAGES, 8, 3, 11, repeats=2)
     count = max(2000, samples // 20)
     return [
-        mechanism_case("permuted batch", attack_batches, opposite_ends(direction), (1.0, 0.01), 2 * count),
-        mechanism_case("permuted batch, two messages", attack_batches, opposite_ends(several), (1.0, 0.05), count),
-        mechanism_case("summed batch", attack_batches, opposite_ends(bits), (1.0, 0.01), count),
+        views.mechanism_case("permuted batch", views.attack_batches, opposite_ends(direction), (1.0, 0.01), 2 * count),
+        views.mechanism_case(
+            "permuted batch, two messages", views.attack_batches, opposite_ends(several), (1.0, 0.05), count
+        ),
+        views.mechanism_case("summed batch", views.attack_batches, opposite_ends(bits), (1.0, 0.01), count),
     ]
 
 
@@ -138,7 +131,7 @@ def _message_parts(mechanism: VectorSymbol) -> list[MechanismPart]:
     single = Outcomes(probabilities, Pure(mechanism.epsilon))
     pair_probabilities = np.array([np.outer(row, row).ravel() for row in probabilities])
     pairs = Outcomes(pair_probabilities, Pure(mechanism.local_epsilon))
-    model, parts = model_for(attack_batches), []
+    model, parts = views.model_for(views.attack_batches), []
     for name, weights, outcomes in (
         ("the symbol of message 1 of 2", (1, 0), single),
         ("the symbol of message 2 of 2", (0, 1), single),
@@ -161,7 +154,7 @@ def _coins_part(mechanism: VectorSymbol) -> MechanismPart:
     laws: tuple[Law, ...] = (UniformLaw(256),) * 8
     noise = Noise(laws, (0, 1, 2, 3), np.zeros((2, 8), np.int64))
     name, sampler = "coins of message 2 of 2", "VectorSymbol.randomize"
-    return build_part(name, mechanism, model_for(attack_batches), sampler, observe, noise, _N_SYMBOLS)
+    return build_part(name, mechanism, views.model_for(views.attack_batches), sampler, observe, noise, _N_SYMBOLS)
 
 
 def _normal_parts() -> list[MechanismPart]:
@@ -182,10 +175,10 @@ def _normal_parts() -> list[MechanismPart]:
         return np.rint(release.sums / wide.ball.step).astype(np.int64).reshape(count, size)
 
     return [
-        build_part(f"noise of a {place}", mechanism, model_for(attack), sampler, observe, noise, _N_NOISES)
+        build_part(f"noise of a {place}", mechanism, views.model_for(attack), sampler, observe, noise, _N_NOISES)
         for place, mechanism, attack, observe in (
-            ("device", device, attack_reports, observe_device),
-            ("release", curator, attack_releases, observe_release),
+            ("device", device, views.attack_reports, observe_device),
+            ("release", curator, views.attack_releases, observe_release),
         )
     ]
 
@@ -201,5 +194,5 @@ def _bits_part(name: str, mechanism: BitVectors) -> MechanismPart:
         return np.array([mechanism.add(mechanism.empty(), mechanism.parse(row.tobytes())).sums for row in reports])
 
     event = ShuffledBits(bits, mechanism.probability, mechanism.levels, size)
-    model = model_for(attack_batches)
+    model = views.model_for(views.attack_batches)
     return build_part(name, mechanism, model, "draw_binomial", observe, noise, _N_BIT_SUMS, event=event, delta=0.01)

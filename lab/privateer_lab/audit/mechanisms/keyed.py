@@ -16,20 +16,9 @@ from privateer_core.primitives.public_coins import Layout, SlotLayout
 from privateer_core.primitives.questions import KeyedMeans
 from privateer_core.sampling.laplace import DiscreteLaplace
 from privateer_core.sampling.randomness import SecureNoise
+from privateer_lab.audit import views
 from privateer_lab.audit.case import Case, Integers, MechanismPart, Noise, Outcomes, build_part
 from privateer_lab.audit.law import LaplaceLaw, Law, NormalLaw
-from privateer_lab.audit.views import (
-    Attack,
-    Coins,
-    Contributor,
-    Target,
-    attack_batches,
-    attack_releases,
-    attack_reports,
-    log_likelihood,
-    mechanism_case,
-    model_for,
-)
 
 LAYOUT = Layout.example()
 Person = tuple[int, float]
@@ -56,11 +45,11 @@ def keyed_cases(samples: int) -> list[Case]:
     return [*_symbol_cases(samples), *_central_cases(samples), *_shuffled_cases(samples)]
 
 
-def keyed_factory(person: Person, layout: Layout | SlotLayout = LAYOUT) -> Contributor:
+def keyed_factory(person: Person, layout: Layout | SlotLayout = LAYOUT) -> views.Contributor:
     """Build the contributor of participants with the same key and value."""
     key, value = person
 
-    def make_contribution(coins: Coins) -> KeyedValues:
+    def make_contribution(coins: views.Coins) -> KeyedValues:
         keys = np.full(len(coins), key)
         groups = layout.group(layout.hashes(coins, keys), keys) if key >= 0 else np.zeros(len(coins), np.int64)
         return KeyedValues(coins, keys, groups, np.full(len(coins), value))
@@ -68,20 +57,22 @@ def keyed_factory(person: Person, layout: Layout | SlotLayout = LAYOUT) -> Contr
     return make_contribution
 
 
-def keyed_pair(people: tuple[Person, Person], layout: Layout | SlotLayout = LAYOUT) -> tuple[Contributor, Contributor]:
+def keyed_pair(
+    people: tuple[Person, Person], layout: Layout | SlotLayout = LAYOUT
+) -> tuple[views.Contributor, views.Contributor]:
     """Build the contributors of two neighbours."""
     return keyed_factory(people[0], layout), keyed_factory(people[1], layout)
 
 
 def build_pair_cases(
-    name: str, attack: Attack, mechanism: Any, claim: tuple[float, float], count: int, *crowd: Any
+    name: str, attack: views.Attack, mechanism: Any, claim: tuple[float, float], count: int, *crowd: Any
 ) -> list[Case]:
     """Build attacks on a mechanism's claim for each pair of neighbours; ``crowd``: all others, and the batch size."""
     targets = {
-        pair: Target(mechanism, keyed_pair(people, mechanism.layout), *crowd)
+        pair: views.Target(mechanism, keyed_pair(people, mechanism.layout), *crowd)
         for pair, people in NEIGHBOUR_PAIRS.items()
     }
-    return [mechanism_case(f"{name}, {pair}", attack, target, claim, count) for pair, target in targets.items()]
+    return [views.mechanism_case(f"{name}, {pair}", attack, target, claim, count) for pair, target in targets.items()]
 
 
 def _symbol_cases(samples: int) -> list[Case]:
@@ -89,7 +80,7 @@ def _symbol_cases(samples: int) -> list[Case]:
     cases = []
     for mechanism in (SignedSymbol(LAYOUT, *sizes) for sizes in ((1.0, 1, False), (1.0, 1, True), (4.0, 8, True))):
         name, claim = f"{mechanism.symbols} symbols", (mechanism.epsilon, 0.0)
-        cases += build_pair_cases(name, attack_reports, mechanism, claim, 2 * samples)
+        cases += build_pair_cases(name, views.attack_reports, mechanism, claim, 2 * samples)
     return cases
 
 
@@ -98,7 +89,7 @@ def _central_cases(samples: int) -> list[Case]:
     cases = []
     for delta, label, count in ((_DELTA, "release", 3 * samples), (0.0, "release with Laplace noise", samples // 8)):
         mechanism = CentralSums.calibrated(KeyedMeans(LAYOUT), 1.0, delta)
-        cases += build_pair_cases(label, attack_releases, mechanism, (1.0, delta), count)
+        cases += build_pair_cases(label, views.attack_releases, mechanism, (1.0, delta), count)
     return cases
 
 
@@ -116,9 +107,9 @@ def _shuffled_cases(samples: int) -> list[Case]:
         symbols = 2 * buckets + elsewhere
         local_epsilon = amplified_local_epsilon(1.0, delta, symbols, _BATCH_SIZE, _MAX_LOCAL_EPSILON)
         mechanism = SignedSymbol(LAYOUT, local_epsilon, buckets, elsewhere)
-        target = Target(mechanism, keyed_pair(NEIGHBOUR_PAIRS[pair]), keyed_factory(others), _BATCH_SIZE)
+        target = views.Target(mechanism, keyed_pair(NEIGHBOUR_PAIRS[pair]), keyed_factory(others), _BATCH_SIZE)
         name, count = f"batches of {symbols} symbols at delta {delta:g}, {pair}", max(2000, samples // 4)
-        cases.append(mechanism_case(name, attack_batches, target, (1.0, delta), count))
+        cases.append(views.mechanism_case(name, views.attack_batches, target, (1.0, delta), count))
     return cases
 
 
@@ -149,14 +140,16 @@ def response_part(
     """Build the part that is a symbol of contributions (neighbour, count) with `PUBLIC_COIN`."""
     rows = np.zeros(symbols, mechanism.randomize(contribute(0, 1), SecureNoise()).dtype)
     rows["slot"], rows["symbol"] = PUBLIC_COIN, np.arange(symbols)
-    likelihoods = np.exp([log_likelihood(mechanism, contribute(neighbour, symbols), rows) for neighbour in (0, 1)])
+    likelihoods = np.exp(
+        [views.log_likelihood(mechanism, contribute(neighbour, symbols), rows) for neighbour in (0, 1)]
+    )
     outcomes = Outcomes(likelihoods / likelihoods.sum(axis=1, keepdims=True), Pure(mechanism.local_epsilon))
 
     def observe(neighbour: int, count: int) -> Integers:
         reports = mechanism.randomize(contribute(neighbour, count), SecureNoise())
         return np.asarray(mechanism.parse(reports.tobytes())["symbol"].astype(np.int64))
 
-    return build_part(name, mechanism, model_for(attack_reports), sampler, observe, outcomes, _N_SYMBOLS)
+    return build_part(name, mechanism, views.model_for(views.attack_reports), sampler, observe, outcomes, _N_SYMBOLS)
 
 
 def _symbol_parts() -> list[MechanismPart]:
@@ -207,4 +200,4 @@ def _central_part(
     scale = DiscreteLaplace.from_min_scale(mechanism.scale * UNIT).scale if mechanism.scale else 0
     law: Law = LaplaceLaw(scale) if scale else NormalLaw(mechanism.standard_deviation * UNIT)
     noise = Noise((law,) * 4, tested, exact)
-    return build_part(name, mechanism, model_for(attack_releases), sampler, observe, noise, N_SUMS)
+    return build_part(name, mechanism, views.model_for(views.attack_releases), sampler, observe, noise, N_SUMS)

@@ -14,22 +14,14 @@ from matplotlib.figure import Figure
 from privateer_core.arrays import Array
 from privateer_lab.render.pictures import COLOURS, create_panels
 from privateer_papers.growth import Slope, fit_slope, label_log_axes, log_slope, plot_growth, rate_curve
-from privateer_papers.paper_1.setting import (
-    LDPMAB,
-    OUR_ALGORITHM,
-    PAPER,
-    PUBLISHED_ALGORITHM,
-    build_instance,
-    build_source,
-    read_published,
-)
+from privateer_papers.paper_1 import setting
 from privateer_papers.reproduction import OURS, Effort, Reproduction, ReproductionCase, Row, Rows, TableLine, run_cases
 from privateer_papers.slope_claims import SlopeClaims
 
 DIMENSION: Final = 2
 MARGIN: Final = 1
 EXPONENT: Final = (1 + MARGIN) / (2 + 2 * DIMENSION)
-_LINE_STYLES: Final = {LDPMAB: ".--", OURS: ".-", PAPER: ".:"}
+_LINE_STYLES: Final = {setting.LDPMAB: ".--", OURS: ".-", setting.PAPER: ".:"}
 _SHIFT_GAMMA: Final = 2.0
 
 
@@ -74,7 +66,7 @@ def _list_cases(effort: Effort) -> Iterator[ReproductionCase]:
     quick = effort.quick
     for n in (2000, 4000, 8000) if quick else (10_000, 20_000, 40_000, 80_000, 160_000):
         facts: Row = {"panel": "n", "n": n, "epsilon": 1.0, "information": compute_information(n, 1.0)}
-        yield ReproductionCase(facts, build_instance(n, 1.0), (LDPMAB,))
+        yield ReproductionCase(facts, setting.build_instance(n, 1.0), (setting.LDPMAB,))
     people, promises = (8000, (0.5, 0.7, 1.0)) if quick else (80_000, (0.25, 0.35, 0.5, 0.7, 1.0))
     for epsilon in promises:
         facts = {
@@ -83,13 +75,13 @@ def _list_cases(effort: Effort) -> Iterator[ReproductionCase]:
             "epsilon": epsilon,
             "information": compute_information(people, epsilon),
         }
-        yield ReproductionCase(facts, build_instance(people, epsilon), (LDPMAB,))
+        yield ReproductionCase(facts, setting.build_instance(people, epsilon), (setting.LDPMAB,))
     people, sizes = (4000, (1000, 4000, 16_000)) if quick else (20_000, (5000, 10_000, 20_000, 40_000, 80_000))
     for (panel, gamma), n_source in product({"sources": 0.0, "shifted": _SHIFT_GAMMA}.items(), sizes):
         content = compute_information(people, 1.0, n_source, 1.0, gamma)
         facts = {"panel": panel, "n": people, "n_aux": n_source, "information": content}
-        for policy, algorithm in ((OURS, OUR_ALGORITHM), (LDPMAB, PUBLISHED_ALGORITHM)):
-            spec = build_instance(people, 1.0, [build_source("one", n_source, 1.0, gamma)], algorithm)
+        for policy, algorithm in ((OURS, setting.OUR_ALGORITHM), (setting.LDPMAB, setting.PUBLISHED_ALGORITHM)):
+            spec = setting.build_instance(people, 1.0, [setting.build_source("one", n_source, 1.0, gamma)], algorithm)
             yield ReproductionCase({**facts, "policy": policy}, spec)
 
 
@@ -97,7 +89,7 @@ def _rows(effort: Effort) -> Iterator[Row]:
     """Yield the rows of all cases, then those of the authors' public logs."""
     yield from run_cases(list(_list_cases(effort)), effort)
     path = effort.data.get("published", "")
-    for row in read_published(path, "sample_size_target", n_aux=(0,), epsilon=(1.0,)):
+    for row in setting.read_published(path, "sample_size_target", n_aux=(0,), epsilon=(1.0,)):
         if row["n"] >= 10_000:
             yield {**row, "panel": "n", "seed": 0, "information": compute_information(row["n"], 1.0)}
 
@@ -131,7 +123,7 @@ def _draw(title: str, rows: Rows) -> Figure:
 _CLAIMS: Final = SlopeClaims(
     RATES,
     fit_slopes,
-    (OURS, LDPMAB),
+    (OURS, setting.LDPMAB),
     "Of {total} slopes of our regret {ours} are above the upper bounds', and {theirs} of those of the paper's "
     "algorithm with honest noise.",
     "in {claim.words} our regret has the slope {fit}, the bounds of {claim.theorems} {fit.promised:.2f}.",
@@ -147,7 +139,9 @@ _CLAIMS: Final = SlopeClaims(
 def _compare(rows: Rows) -> list[TableLine]:
     """List the slopes of each panel: of the bounds and logs, of the paper's algorithm, and ours."""
     return [
-        line._replace(published=f"{line.published}; in the logs {fits[PAPER]}") if PAPER in fits else line
+        line._replace(published=f"{line.published}; in the logs {fits[setting.PAPER]}")
+        if setting.PAPER in fits
+        else line
         for line, fits in zip(_CLAIMS.compare(rows), fit_slopes(rows).values(), strict=True)
     ]
 

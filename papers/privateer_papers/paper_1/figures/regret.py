@@ -12,19 +12,8 @@ from typing import Final
 from matplotlib.figure import Figure
 
 from privateer_lab.render.pictures import create_panels, format_axes_from_zero
+from privateer_papers.paper_1 import setting
 from privateer_papers.paper_1.baseline import Printed
-from privateer_papers.paper_1.setting import (
-    LDPMAB,
-    NO_PRIVACY,
-    PAPER,
-    PEAKS,
-    PRINTED,
-    QUADRANTS,
-    SquareProblem,
-    build_instance,
-    build_source,
-    read_published,
-)
 from privateer_papers.reproduction import (
     OURS,
     BaselineCase,
@@ -39,7 +28,7 @@ from privateer_papers.reproduction import (
     run_cases,
 )
 
-_EPSILONS: Final = (1.0, 2.0, 4.0, 8.0, NO_PRIVACY)
+_EPSILONS: Final = (1.0, 2.0, 4.0, 8.0, setting.NO_PRIVACY)
 _N_SOURCE: Final = 5000
 
 
@@ -47,7 +36,7 @@ _N_SOURCE: Final = 5000
 class RegretByPeople:
     """A reproduction of regret on a problem against the number of participants."""
 
-    problem: SquareProblem
+    problem: setting.SquareProblem
     people: tuple[int, ...]  # numbers of people
 
     def make_reproduction(self, name: str, title: str, minutes: int) -> Reproduction:
@@ -60,36 +49,38 @@ class RegretByPeople:
         people = (2000, 10_000) if effort.quick else self.people
         epsilons = (1.0, 8.0) if effort.quick else _EPSILONS
         problem = self.problem
-        auxiliary = build_source("aux", _N_SOURCE, 8.0, problem=problem)
+        auxiliary = setting.build_source("aux", _N_SOURCE, 8.0, problem=problem)
         cases: list[ReproductionCase] = []
         for epsilon, n in product(epsilons, people):
-            facts, is_private = {"epsilon": epsilon, "n": n}, epsilon < NO_PRIVACY
-            without_source = build_instance(n, epsilon, problem=problem)
-            cases.append(ReproductionCase({**facts, "n_aux": 0}, without_source, (LDPMAB if is_private else "tree",)))
+            facts, is_private = {"epsilon": epsilon, "n": n}, epsilon < setting.NO_PRIVACY
+            without_source = setting.build_instance(n, epsilon, problem=problem)
+            cases.append(
+                ReproductionCase({**facts, "n_aux": 0}, without_source, (setting.LDPMAB if is_private else "tree",))
+            )
             if is_private:
-                printed_facts = {**facts, "n_aux": 0, "policy": PRINTED}
+                printed_facts = {**facts, "n_aux": 0, "policy": setting.PRINTED}
                 cases.append(BaselineCase(printed_facts, without_source, baseline=Printed))
-                with_source = build_instance(n, epsilon, [auxiliary], problem=problem)
+                with_source = setting.build_instance(n, epsilon, [auxiliary], problem=problem)
                 cases.append(ReproductionCase({**facts, "n_aux": _N_SOURCE}, with_source))
         yield from run_cases(cases, effort)
         # The logs hold several runs without auxiliary data; these are the ones of all sizes, and the lower regrets.
         path, drawn_facts = effort.data.get("published", ""), {"n": people, "epsilon": epsilons}
-        yield from read_published(path, "sample_size_target", problem, n_aux=(0,), **drawn_facts)
+        yield from setting.read_published(path, "sample_size_target", problem, n_aux=(0,), **drawn_facts)
         source_facts = {"n_aux": (_N_SOURCE,), "eps_aux": ("8",), "M": (1,), "gamma": (0.0,), "kappa": (1.0,)}
-        yield from read_published(path, "sample_size_target", problem, **source_facts, **drawn_facts)
+        yield from setting.read_published(path, "sample_size_target", problem, **source_facts, **drawn_facts)
 
     def draw(self, title: str, rows: Rows) -> Figure:
         """Draw the regret of ours, of the paper's algorithm made private, and as published."""
         figure, axes = create_panels(3, title, height=4.2)
         groups: list[tuple[Row, str]] = [
-            ({"epsilon": epsilon}, f"epsilon {epsilon:g}" if epsilon < NO_PRIVACY else "no privacy")
+            ({"epsilon": epsilon}, f"epsilon {epsilon:g}" if epsilon < setting.NO_PRIVACY else "no privacy")
             for epsilon in rows.values("epsilon")
         ]
         for axis, n_aux, panel_title in (
             (axes[0], 0, "(a) no auxiliary data"),
             (axes[1], _N_SOURCE, "(b) 5,000 people at epsilon 8 first"),
         ):
-            for policy, style in ((OURS, "-"), (LDPMAB, "--"), (PAPER, ":")):
+            for policy, style in ((OURS, "-"), (setting.LDPMAB, "--"), (setting.PAPER, ":")):
                 draw_lines(axis, rows.where(policy=policy, n_aux=n_aux), "n", groups, style, band=True)
             axis.set_title(panel_title, fontsize=9)
         for n_aux, style in ((0, "-"), (_N_SOURCE, "--")):
@@ -107,7 +98,8 @@ class RegretByPeople:
         texts = []
         for n_aux, prefix in ((0, "Without auxiliary data"), (_N_SOURCE, "With it")):
             our, paper, peer = (
-                _mean_regrets(rows.where(policy=policy, n_aux=n_aux)) for policy in (OURS, PAPER, LDPMAB)
+                _mean_regrets(rows.where(policy=policy, n_aux=n_aux))
+                for policy in (OURS, setting.PAPER, setting.LDPMAB)
             )
             is_below = [our[cell] <= regret for cell, regret in paper.items() if cell in our]
             ratios = [regret / our[cell] for cell, regret in peer.items() if cell in our]
@@ -128,7 +120,9 @@ class RegretByPeople:
     @staticmethod
     def _compare_printed(rows: Rows) -> str:
         """Say what the algorithms as printed lose beside the authors' code made private, and beside random arms."""
-        printed, peer = (_mean_regrets(rows.where(policy=policy, n_aux=0)) for policy in (PRINTED, LDPMAB))
+        printed, peer = (
+            _mean_regrets(rows.where(policy=policy, n_aux=0)) for policy in (setting.PRINTED, setting.LDPMAB)
+        )
         chance = {
             cell: subset.mean("uniform")[0] for cell, subset in rows.where(policy=OURS).by("epsilon", "n").items()
         }
@@ -140,7 +134,7 @@ class RegretByPeople:
 
     def sentence(self, rows: Rows) -> str:
         """Return a sentence with the ratios of the private baseline's regret to ours."""
-        our, peer = (_mean_regrets(rows.where(policy=policy, n_aux=0)) for policy in (OURS, LDPMAB))
+        our, peer = (_mean_regrets(rows.where(policy=policy, n_aux=0)) for policy in (OURS, setting.LDPMAB))
         ratios = [peer[cell] / our[cell] for cell in peer]
         return (
             f"With honest noise the paper's algorithm loses {min(ratios):.1f} to {max(ratios):.1f} times as much as "
@@ -153,24 +147,26 @@ class RegretByPeople:
         table = []
         for epsilon, n, n_aux in cells:
             subset = rows.where(epsilon=epsilon, n=n, n_aux=n_aux)
-            promise = f"epsilon {epsilon:g}" if epsilon < NO_PRIVACY else "no privacy"
+            promise = f"epsilon {epsilon:g}" if epsilon < setting.NO_PRIVACY else "no privacy"
             label = f"{promise}, {n:,} people" + (f" after {n_aux:,}" if n_aux else "")
             table.append(
-                TableLine(label, *(mean_text(subset.where(policy=policy)) for policy in (PAPER, LDPMAB, OURS)))
+                TableLine(
+                    label, *(mean_text(subset.where(policy=policy)) for policy in (setting.PAPER, setting.LDPMAB, OURS))
+                )
             )
-            if printed_rows := subset.where(policy=PRINTED):
+            if printed_rows := subset.where(policy=setting.PRINTED):
                 table.append(TableLine(f"{label}, Algorithms 1 and 2 as printed", "", mean_text(printed_rows)))
         return table
 
 
 def _mean_regrets(rows: Rows) -> dict[tuple[float, int], float]:
     """Return mean regret by epsilon and number of participants, without the rows of no privacy."""
-    return {cell: subset.mean()[0] for cell, subset in rows.by("epsilon", "n").items() if cell[0] < NO_PRIVACY}
+    return {cell: subset.mean()[0] for cell, subset in rows.by("epsilon", "n").items() if cell[0] < setting.NO_PRIVACY}
 
 
-FIGURE_7: Final = RegretByPeople(PEAKS, (10_000, 20_000, 40_000, 60_000, 80_000, 120_000, 160_000)).make_reproduction(
-    "paper-1-figure-7", "Paper 1, Figure 7: regret against people", 30
-)
-SUPPLEMENT: Final = RegretByPeople(QUADRANTS, (10_000, 40_000, 160_000)).make_reproduction(
+FIGURE_7: Final = RegretByPeople(
+    setting.PEAKS, (10_000, 20_000, 40_000, 60_000, 80_000, 120_000, 160_000)
+).make_reproduction("paper-1-figure-7", "Paper 1, Figure 7: regret against people", 30)
+SUPPLEMENT: Final = RegretByPeople(setting.QUADRANTS, (10_000, 40_000, 160_000)).make_reproduction(
     "paper-1-supplement", "Paper 1, supplement: regret against people, two arms that change places", 15
 )

@@ -11,15 +11,7 @@ from typing import Any, Final
 from matplotlib.figure import Figure
 
 from privateer_lab.render.pictures import create_panels, format_axes_from_zero
-from privateer_papers.paper_1.setting import (
-    OUR_ALGORITHM,
-    PAPER,
-    build_instance,
-    build_source,
-    build_two_sources,
-    read_published,
-)
-from privateer_papers.paper_1.setting import PUBLISHED_ALGORITHM as THEIR_ALGORITHM
+from privateer_papers.paper_1 import setting
 from privateer_papers.reproduction import (
     OURS,
     Effort,
@@ -45,13 +37,15 @@ def _rows_of_figure_8(effort: Effort) -> Iterator[Row]:
     gammas, targets = ((0.0, 2.0), (1.0,)) if effort.quick else (_FIGURE_8_GAMMAS, _TARGET_EPSILONS)
     cases = []
     for epsilon in targets:
-        cases.append(ReproductionCase({"epsilon": epsilon, "n_aux": 0}, build_instance(n, epsilon)))
+        cases.append(ReproductionCase({"epsilon": epsilon, "n_aux": 0}, setting.build_instance(n, epsilon)))
         for gamma, aux, size in product(gammas, _EPSILONS_8, sizes[1:]):
             facts = {"epsilon": epsilon, "gamma": gamma, "eps_aux": f"{aux:g}", "n_aux": size}
-            cases.append(ReproductionCase(facts, build_instance(n, epsilon, build_two_sources(size, aux, gamma))))
+            cases.append(
+                ReproductionCase(facts, setting.build_instance(n, epsilon, setting.build_two_sources(size, aux, gamma)))
+            )
     yield from run_cases(cases, effort)
     drawn_facts = {"n": (n,), "n_aux": sizes, "gamma": gammas, "epsilon": targets}
-    yield from read_published(
+    yield from setting.read_published(
         effort.data.get("published", ""), "sample_size_source", M=(2,), kappa=(1.0,), **drawn_facts
     )
 
@@ -62,7 +56,7 @@ def _draw_figure_8(title: str, rows: Rows) -> Figure:
     figure, axes = create_panels(len(panels), title)
     groups: list[tuple[Row, str]] = [({"eps_aux": f"{aux:g}"}, f"epsilon of sources {aux:g}") for aux in _EPSILONS_8]
     for axis, (epsilon, gamma) in zip(axes, panels, strict=True):
-        for policy, style in ((OURS, "-"), (PAPER, ":")):
+        for policy, style in ((OURS, "-"), (setting.PAPER, ":")):
             draw_lines(axis, _panel_rows(rows.where(policy=policy, epsilon=epsilon), gamma), "n_aux", groups, style)
         axis.set_title(f"epsilon {epsilon:g}, gamma {gamma:g}", fontsize=9)
     format_axes_from_zero(axes, "people of the sources")
@@ -83,7 +77,7 @@ _CELL_FACTS: Final = ("epsilon", "gamma", "eps_aux", "n_aux")
 
 def _verdict_of_figure_8(rows: Rows) -> str:
     """Describe what sources change, and how often our regret is at or below the published."""
-    our, paper = (rows.where(policy=policy).by(*_CELL_FACTS) for policy in (OURS, PAPER))
+    our, paper = (rows.where(policy=policy).by(*_CELL_FACTS) for policy in (OURS, setting.PAPER))
     is_below = [subset.mean()[0] <= paper[cell].mean()[0] for cell, subset in our.items() if cell[-1] and cell in paper]
     table = f" It is at or below the published in {sum(is_below)} of {len(is_below)}." if is_below else ""
     return _sentence_of_figure_8(rows) + table
@@ -106,7 +100,7 @@ def _sentence_of_figure_8(rows: Rows) -> str:
 
 def _compare_figure_8(rows: Rows) -> list[TableLine]:
     """List regret in each setting, as published and ours."""
-    cells, paper = (rows.where(policy=policy).by(*_CELL_FACTS) for policy in (OURS, PAPER))
+    cells, paper = (rows.where(policy=policy).by(*_CELL_FACTS) for policy in (OURS, setting.PAPER))
     table = []
     for cell in cells:
         epsilon, gamma, aux, size = cell
@@ -157,9 +151,9 @@ def _rows_of_figure_9(effort: Effort) -> Iterator[Row]:
     path = effort.data.get("published", "")
     for panel, epsilons in _FIGURE_9_EPSILONS.items():
         facts = {"n": (n,), "M": (2,), "epsilon": (2.0,), "n_aux": sizes, "eps_aux": [f"{aux:g}" for aux in epsilons]}
-        yield from ({**row, "panel": panel} for row in read_published(path, panel, **facts))
+        yield from ({**row, "panel": panel} for row in setting.read_published(path, panel, **facts))
     order_facts = {"n": order_settings[0], "n_aux": _ORDERED_SIZES, "epsilon": order_settings[2], "gamma": (0.0,)}
-    for row in read_published(path, "order_of_auxiliary", **order_facts):
+    for row in setting.read_published(path, "order_of_auxiliary", **order_facts):
         yield {**row, "panel": "order", "order": row["eps_aux"]}
 
 
@@ -167,17 +161,17 @@ def _make_case(panel: str, n: int, size: int, aux: float, gamma: float, kappa: f
     """Make the case of two sources with this size, epsilon, gamma and kappa."""
     facts = {"panel": panel, "n": n, "n_aux": size, "eps_aux": f"{aux:g}", "gamma": gamma, "kappa": kappa}
     return ReproductionCase(
-        {**facts, "epsilon": 2.0}, build_instance(n, 2.0, build_two_sources(size, aux, gamma, kappa))
+        {**facts, "epsilon": 2.0}, setting.build_instance(n, 2.0, setting.build_two_sources(size, aux, gamma, kappa))
     )
 
 
 def _make_order_case(n: int, size: int, epsilon: float, order: str, policy: str) -> ReproductionCase:
     """Make the case of sources in an order, for ours or for the paper's algorithm."""
     # In the paper's algorithm sources come as listed; in ours names are all that changes.
-    algorithm = OUR_ALGORITHM if policy == OURS else THEIR_ALGORITHM
-    sources = [build_source(f"s{index}", size, aux) for index, aux in enumerate(_ORDERS[order])]
+    algorithm = setting.OUR_ALGORITHM if policy == OURS else setting.PUBLISHED_ALGORITHM
+    sources = [setting.build_source(f"s{index}", size, aux) for index, aux in enumerate(_ORDERS[order])]
     facts = {"panel": "order", "policy": policy, "epsilon": epsilon, "n": n, "n_aux": size, "order": order}
-    return ReproductionCase(facts, build_instance(n, epsilon, sources, algorithm))
+    return ReproductionCase(facts, setting.build_instance(n, epsilon, sources, algorithm))
 
 
 def _draw_figure_9(title: str, rows: Rows) -> Figure:
@@ -186,7 +180,7 @@ def _draw_figure_9(title: str, rows: Rows) -> Figure:
     people = ordered_rows.values("n")
     figure, axes = create_panels(len(_FIGURE_9_EPSILONS) + len(people), title, height=3.8)
     for axis, panel in zip(axes, _FIGURE_9_EPSILONS, strict=False):
-        our, paper = (rows.where(panel=panel, policy=policy) for policy in (OURS, PAPER))
+        our, paper = (rows.where(panel=panel, policy=policy) for policy in (OURS, setting.PAPER))
         groups: list[tuple[Row, str]] = [
             ({"n_aux": size, "eps_aux": aux}, f"{size:,} at epsilon {aux}")
             for size, aux in sorted(our.by("n_aux", "eps_aux"))
@@ -207,7 +201,7 @@ def _draw_orders(axis: Any, rows: Rows, title: str) -> None:
         ({"order": order, "epsilon": epsilon}, f"{_ORDER_LABELS[order]}, epsilon {epsilon:g}")
         for epsilon, order in sorted(rows.where(policy=OURS).by("epsilon", "order"))
     ]
-    for policy, style in ((OURS, ".-"), (_LDPMAB, "--"), (PAPER, ":")):
+    for policy, style in ((OURS, ".-"), (_LDPMAB, "--"), (setting.PAPER, ":")):
         draw_lines(axis, rows.where(policy=policy), "n_aux", groups, style)
     axis.set_xlabel("people of each source")
     axis.set_yscale("log")
@@ -220,7 +214,9 @@ def _verdict_of_figure_9(rows: Rows) -> str:
     """Describe the range of regret over kappa and over gamma, and what the order of sources changes."""
     texts = []
     for panel, change in (("kappa", "arms played alike (kappa 1) or not (kappa 0)"), ("gamma", "shifted people")):
-        our, paper = (_format_regret_range(rows.where(panel=panel, policy=policy), panel) for policy in (OURS, PAPER))
+        our, paper = (
+            _format_regret_range(rows.where(panel=panel, policy=policy), panel) for policy in (OURS, setting.PAPER)
+        )
         texts.append(f"With {change} our regret is {our}" + (f", the published {paper}." if paper else "."))
     return " ".join([*texts, _sentence_of_figure_9(rows)])
 
@@ -234,7 +230,7 @@ def _compute_order_gaps(rows: Rows, policy: str) -> list[float]:
 
 def _sentence_of_figure_9(rows: Rows) -> str:
     """Say what it changes that the better source is last."""
-    our, paper = (_compute_order_gaps(rows, policy) for policy in (OURS, PAPER))
+    our, paper = (_compute_order_gaps(rows, policy) for policy in (OURS, setting.PAPER))
     published_clause = f", the published by {min(paper):+.0%} to {max(paper):+.0%}" if paper else ""
     return (
         f"The better source last and not first changes our regret by {min(our):+.0%} to {max(our):+.0%}"
@@ -247,14 +243,16 @@ def _compare_figure_9(rows: Rows) -> list[TableLine]:
     table = []
     for panel in _FIGURE_9_EPSILONS:
         facts = ("n_aux", "eps_aux", panel)
-        our, paper = (rows.where(panel=panel, policy=policy).by(*facts) for policy in (OURS, PAPER))
+        our, paper = (rows.where(panel=panel, policy=policy).by(*facts) for policy in (OURS, setting.PAPER))
         for cell in sorted(our):
             label = f"{panel} {cell[2]:g}, {cell[0]:,} people of each source at {cell[1]}"
             table.append(TableLine(label, mean_text(paper.get(cell, Rows())), "", mean_text(our[cell])))
     for n, size, epsilon, order in sorted(rows.where(panel="order").by("n", "n_aux", "epsilon", "order")):
         subset = rows.where(panel="order", n=n, n_aux=size, epsilon=epsilon, order=order)
         label = f"{_ORDER_LABELS[order]}, {n:,} people after {size:,} of each source, epsilon {epsilon:g}"
-        table.append(TableLine(label, *(mean_text(subset.where(policy=policy)) for policy in (PAPER, _LDPMAB, OURS))))
+        table.append(
+            TableLine(label, *(mean_text(subset.where(policy=policy)) for policy in (setting.PAPER, _LDPMAB, OURS)))
+        )
     return table
 
 

@@ -132,7 +132,7 @@ async def test_a_service_that_died_after_it_accepted_reports_gives_no_answer(
         wire = await wire_of.__aenter__()
         assert await send(wire) == (1, {})
     monkeypatch.setattr(endpoints, "STARTUP_SECONDS", 0.2)
-    monkeypatch.setattr("privateer_lab.load.wire.MAX_ATTEMPTS", 4)
+    monkeypatch.setattr("privateer_lab.load.endpoints.MAX_ATTEMPTS", 4)
     assert await send(wire) == (0, {"pending": 1})
     await wire_of.__aexit__(None, None, None)
     assert capsys.readouterr().err == "waiting for the shuffler: no answer (is the shuffler running?)\n"
