@@ -7,6 +7,11 @@ import { isWhole } from "./numbers.js";
 
 const DEPTH_MAX = 64;
 const text = new TextDecoder("utf-8", { fatal: true });
+/** The names of the numbers in a list or map that are written as fractions, also where they are whole. @type {WeakMap<object, Set<string | number>>} */
+const fractions = new WeakMap();
+
+/** Whether a number, or one of a list, is written as a fraction. @param {any} holder @param {string} name */
+export const hasFraction = (holder, name) => fractions.has(holder[name]) || !!fractions.get(holder)?.has(name);
 
 class Reader {
   /** @param {Uint8Array<ArrayBuffer>} bytes */
@@ -46,8 +51,9 @@ class Reader {
 
   /** @param {number} length @param {number} depth */
   array(length, depth) {
+    /** @type {any[]} */
     const values = [];
-    for (let i = 0; i < length; i++) values.push(this.value(depth + 1));
+    for (let i = 0; i < length; i++) values.push(this.entry(values, i, depth));
     return values;
   }
 
@@ -58,9 +64,16 @@ class Reader {
     for (let i = 0; i < length; i++) {
       const key = this.value(depth + 1);
       requireKnown(typeof key === "string" && !(key in values), "bytes");
-      values[key] = this.value(depth + 1);
+      values[key] = this.entry(values, key, depth);
     }
     return values;
+  }
+
+  /** @param {object} holder @param {string | number} name @param {number} depth */
+  entry(holder, name, depth) {
+    const kind = this.bytes[this.at];
+    if (kind === 0xca || kind === 0xcb) fractions.set(holder, (fractions.get(holder) ?? new Set()).add(name));
+    return this.value(depth + 1);
   }
 
   /** @param {number} depth @returns {any} */

@@ -10,6 +10,8 @@ import { TrialPolicy } from "../src/algorithms/trial.js";
 import { PrivateerError } from "../src/errors.js";
 import { makeFeatures, scaleReward, listUnfit } from "../src/features.js";
 import { toPlainValues, unfitOutcome } from "../src/inputs.js";
+import { FeatureSums } from "../src/mechanisms/index.js";
+import { decode } from "../src/msgpack.js";
 import { Client, MemoryLedger } from "../src/node.js";
 import { ALLOWED, NEXT, OUTCOMES, nextState } from "../src/states.js";
 import { changed, clockAt, serving } from "./support/served.js";
@@ -162,6 +164,17 @@ function identify({ address }) {
   }
 }
 
+/** Whether a client accepts a mechanism of published terms. @param {Case} one */
+function accepts({ mechanism, body }) {
+  assert.equal(mechanism, FeatureSums.TYPE);
+  try {
+    return new FeatureSums(decode(new Uint8Array(Buffer.from(body, "hex")))).arms > 0;
+  } catch (error) {
+    assert.ok(error instanceof PrivateerError);
+    return false;
+  }
+}
+
 /** @param {any} one @param {any} other */
 const isSame = (one, other) => JSON.stringify(one) === JSON.stringify(other);
 
@@ -179,6 +192,7 @@ async function wrong(behaviour) {
     if (told.some((each) => !isSame(each, [one.arms, one.outcomes]))) found.push(["sessions", number]);
   }
   for (const [number, one] of behaviour.addresses.entries()) if (identify(one) !== one.identity) found.push(["addresses", number]);
+  for (const [number, one] of behaviour.mechanisms.entries()) if (accepts(one) !== one.accepted) found.push(["mechanisms", number]);
   for (const [number, one] of behaviour.clocks.entries()) {
     if (!isSame(await clocks(one), one.steps.map((/** @type {any[]} */ step) => step[2]))) found.push(["clocks", number]);
   }
@@ -211,6 +225,8 @@ for (const [kind, number, change] of /** @type {[string, number, Case][]} */ ([
   ["sessions", 0, { arms: ["A", "B"] }],
   ["addresses", 3, { identity: "https://learn.example" }],
   ["addresses", 16, { identity: "https://learn.example." }],
+  ["mechanisms", 0, { accepted: false }],
+  ["mechanisms", 3, { accepted: true }],
   ["clocks", 2, { chosen: 0 }],
   ["states", 3, { next: "closed" }],
   ["actions", 3, { allowed: ["report", "stay"] }],
@@ -219,7 +235,7 @@ for (const [kind, number, change] of /** @type {[string, number, Case][]} */ ([
   ["choices", 6, { steps: [...BEHAVIOUR.choices[6].steps.slice(0, -1), { do: "flush", outcome: "pending" }] }],
 ])) {
   test(`a difference shows: ${kind} ${number}`, async () => {
-    const none = { values: [], sessions: [], addresses: [], clocks: [], states: [], actions: [], choices: [] };
+    const none = { values: [], sessions: [], addresses: [], mechanisms: [], clocks: [], states: [], actions: [], choices: [] };
     assert.deepEqual(await wrong({ ...none, [kind]: [{ ...BEHAVIOUR[kind][number], ...change }] }), [[kind, 0]]);
   });
 }

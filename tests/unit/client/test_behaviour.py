@@ -18,7 +18,9 @@ from privateer_client.inputs import encode_context, read_outcome
 from privateer_client.person_choice import PersonChoice
 from privateer_client.states import ALLOWED, NEXT, OUTCOMES, ChoiceState
 from privateer_core.algorithms import parse_spec
+from privateer_core.codec import decode
 from privateer_core.errors import InputError, InvalidValueWarning, PrivateerError
+from privateer_core.mechanisms import FeatureSums
 from privateer_core.spec.reward import GuardedReward, Reward
 from privateer_core.wire.publication import ASKS_HEADER, ASKS_NOBODY, decode_publication
 from tests.support.clocks import Hands
@@ -153,6 +155,15 @@ def identify(address: str) -> str | None:
         return None
 
 
+def is_accepted(mechanism: str, body: str) -> bool:
+    """Whether a client accepts a mechanism of published terms."""
+    assert mechanism == "feature-sums"
+    try:
+        return decode(bytes.fromhex(body), FeatureSums).arms > 0
+    except PrivateerError:
+        return False
+
+
 def find_deviations(behaviour: dict[str, list[dict[str, Any]]], folder: Path) -> list[tuple[str, int]]:
     """Which cases go otherwise."""
     deviations = [
@@ -167,6 +178,11 @@ def find_deviations(behaviour: dict[str, list[dict[str, Any]]], folder: Path) ->
         ("addresses", number)
         for number, case in enumerate(behaviour["addresses"])
         if identify(case["address"]) != case["identity"]
+    ]
+    deviations += [
+        ("mechanisms", number)
+        for number, case in enumerate(behaviour["mechanisms"])
+        if is_accepted(case["mechanism"], case["body"]) != case["accepted"]
     ]
     for number, case in enumerate(behaviour["clocks"]):
         told_at = clock(case, folder / f"clock-{number}")
@@ -204,6 +220,8 @@ def test_a_device_behaves_as_the_shared_cases_say(tmp_path: Path) -> None:
         ("sessions", 0, {"arms": ["A", "B"]}),
         ("addresses", 3, {"identity": "https://learn.example"}),
         ("addresses", 16, {"identity": "https://learn.example."}),
+        ("mechanisms", 0, {"accepted": False}),
+        ("mechanisms", 3, {"accepted": True}),
         ("clocks", 2, {"chosen": 0}),
         ("choices", 1, {"window": 0}),
         ("choices", 4, {"asks": True}),

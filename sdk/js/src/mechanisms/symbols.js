@@ -3,6 +3,7 @@
 
 import { concatBytes, encodeLittleEndian } from "../bytes.js";
 import { requireKnown } from "../errors.js";
+import { hasFraction } from "../msgpack.js";
 import { isNumber, isWhole } from "../numbers.js";
 import { pureCurve, shuffledCurve } from "../privacy/curves.js";
 import { RandomizedResponse } from "../response.js";
@@ -28,7 +29,10 @@ export class Mechanism {
   constructor(decoded, fields, size = 6, epsilon = Infinity) {
     const { type, ...others } = decoded;
     const names = Object.keys(fields);
-    requireKnown(Object.keys(others).length === names.length && names.every((name) => fields[name](others[name])), type);
+    // A number that is written as a fraction, as 256.0, has to be one that may have a part of 1.
+    const canHaveFraction = (/** @type {string} */ name) => fields[name](Array.isArray(others[name]) ? [0.5] : 0.5);
+    const isFit = (/** @type {string} */ name) => fields[name](others[name]) && (!hasFraction(decoded, name) || canHaveFraction(name));
+    requireKnown(Object.keys(others).length === names.length && names.every(isFit), type);
     this.localEpsilon = epsilon;
     this.messages = 1;
     this.reportSize = size;
