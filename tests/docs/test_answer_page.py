@@ -8,7 +8,8 @@ import pytest
 import privateer_lab as lab
 from privateer_core.answer.conclusion import PublishedAnswer
 from privateer_lab.cli.input_files import load_spec
-from privateer_lab.render.terminal import print_conclusion, print_finished
+from privateer_lab.render.documents import write_conclusion, write_finished
+from privateer_lab.render.terminal import print_document
 from privateer_lab.simulation.simulation import Simulation
 from privateer_server.conclusions.conclusion import conclude
 
@@ -63,7 +64,11 @@ def test_the_page_shows_the_printed_answers(
     answer, version = run.schedule.answer(run.step), run.step.policy.version
     conclusion = conclude(run.schedule, run.step, answer)
     began, algorithm = "2026-11-20T10:00:00+00:00", run.spec.algorithm.name
-    print_conclusion(PublishedAnswer(name, version, "finished", algorithm, began, run.account(), conclusion, answer))
+    print_document(
+        write_conclusion(
+            PublishedAnswer(name, version, "finished", algorithm, began, run.account(), conclusion, answer)
+        )
+    )
     assert capsys.readouterr().out == SHOWN[place] + below
 
 
@@ -82,7 +87,7 @@ def test_the_page_shows_the_printed_answer_of_a_test_with_segments(capsys: pytes
     ]
     country, arm, reward = zip(*rows, strict=True)
     analysis = lab.analyze({"country": country, "arm": arm, "reward": reward}, segments=["country"])
-    print_finished(analysis.result.conclusion, analysis.answer, analysis.rests)
+    print_document(write_finished(analysis.result.conclusion, analysis.answer, analysis.rests))
     printed = capsys.readouterr().out
     assert printed.startswith(SHOWN[2])
     assert "Shares of people are counted.\n" in printed  # nothing is said of others, who are nobody

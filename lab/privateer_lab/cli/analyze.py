@@ -11,7 +11,8 @@ from privateer_core.errors import SpecError
 from privateer_lab.analysis.ab_test_analysis import analyze as analyze_rows
 from privateer_lab.cli.command_line import Cluster, Control, Json, LowerIsBetter, Missing, Person
 from privateer_lab.cli.output import print_json, print_lines
-from privateer_lab.render.terminal import print_finished
+from privateer_lab.render.documents import write_finished
+from privateer_lab.render.terminal import print_document
 from privateer_lab.tables.rewards import parse_bounds
 
 
@@ -87,7 +88,7 @@ def analyze(
         return
     name = f"{reward} per {per}" if per else reward
     effects = f"effects, how much lower {name} is," if lower_is_better else "effects"
-    print_finished(test.result.conclusion, test.answer, test.rests, effects)
+    print_document(write_finished(test.result.conclusion, test.answer, test.rests, effects))
     print_lines(test.assumed)
 
 

@@ -14,7 +14,7 @@ from privateer_core.errors import SpecError
 from privateer_lab.cli.command_line import SHUFFLER_ADMIN_URL, URL, Json, Name, ShufflerAdminUrl, Url
 from privateer_lab.cli.output import announce_task, print_json, print_lines, print_table, screen
 from privateer_lab.render import terminal
-from privateer_lab.render.conclusion_tables import MAX_ROWS
+from privateer_lab.render.documents import MAX_ROWS, format_markdown, write_conclusion, write_details
 from privateer_lab.render.words import name_figures
 from privateer_lab.services.rest import fetch_answer, fetch_shuffler_progress, parse_policy, request_json
 
@@ -90,22 +90,21 @@ def _show_answer(
     """Print the conclusion, or all details, in the requested format."""
     is_detailed = view is View.DETAILS
     if out:
-        from privateer_lab.render.pictures import draw_effects, save_figure
+        from privateer_lab.render.pictures import draw_answer, save_figure
 
-        paths = save_figure(draw_effects(published.experiment, published.result), out)
-        print_lines([", ".join(map(str, paths))])
+        pictures = draw_answer(published.experiment, published.result)
+        if not pictures:
+            raise SpecError("has nothing to draw yet", field="--out", remedy="wait for more people")
+        print_lines([", ".join(map(str, save_figure(pictures[0].figure, out)))])
     if as_json:
         print_json(msgspec.to_builtins(published.result if is_detailed else published))
     elif as_markdown:
-        from privateer_lab.render.conclusion_tables import format_markdown
-
         page = f"{url}/experiments/{published.experiment}/privacy"
         claims = request_json("GET", page)["certificate"]["claims"] if is_detailed else ()
         typer.echo(format_markdown(published, claims), nl=False)
-    elif is_detailed and not out:
-        terminal.print_answer(published.conclusion, published.result)
     elif not out:
-        terminal.print_conclusion(published)
+        details = write_details(published.conclusion, published.result)
+        terminal.print_document(details if is_detailed else write_conclusion(published))
 
 
 def _show_progress(name: str, url: str, shuffler_admin_url: str, as_json: bool) -> None:

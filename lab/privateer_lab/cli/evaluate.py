@@ -97,7 +97,7 @@ def evaluate(
         return
     words = _Words.from_reward(reward, lower_is_better=lower_is_better)
     print_lines([_format_headline(evaluations, words)], style="bold")
-    print_rows(*_build_table(evaluations, reward, words), words_left=True)
+    print_rows(*_build_table(evaluations, reward, words))
     print_lines([*words.notes, _describe_unit(reward, evaluator.log.rewards), *_list_notes(evaluations, 1 - level)])
 
 

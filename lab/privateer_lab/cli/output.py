@@ -54,12 +54,12 @@ def print_table(title: str, rows: Iterable[tuple[str, Any]]) -> None:
     _print_titled(title, table)
 
 
-def print_rows(title: str, rows: Sequence[Mapping[str, Any]], *, words_left: bool = False) -> None:
-    """Print a table with a column for each key of the rows; ``words_left`` aligns words left."""
+def print_rows(title: str, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Print a table with a column for each key of the rows, words to the left and figures to the right."""
     table = Table()
     columns = list(dict.fromkeys(key for row in rows for key in row))
     for name in columns:
-        is_words = words_left and any(isinstance(row.get(name), str) and row[name] for row in rows)
+        is_words = any(isinstance(row.get(name), str) and row[name] for row in rows)
         table.add_column(_format_cell(name), justify="left" if is_words else "right")
     for row in rows:
         table.add_row(*(_format_cell(row.get(name, "")) for name in columns))

@@ -15,7 +15,7 @@ from privateer_core.privacy.record_verification import read_certificates
 from privateer_core.spec.spec import Spec
 from privateer_lab.notebook.evaluation import Evaluation
 from privateer_lab.notebook.planned import Planned
-from privateer_lab.notebook.policies import Array, LoadedPolicy, draw_map, experiment_url
+from privateer_lab.notebook.policies import Array, LoadedPolicy, experiment_url
 from privateer_lab.notebook.policies import policy as policy_of
 from privateer_lab.notebook.replayed import Replayed
 from privateer_lab.notebook.results import ExperimentResult
@@ -27,19 +27,19 @@ from privateer_lab.render.pictures import (
     DASHES,
     GREY,
     Picture,
+    draw_answer,
+    draw_estimates,
     draw_plan,
     draw_regret,
-    draw_rows,
     finish_regret,
     open_picture,
 )
-from privateer_lab.render.words import IntervalRow, interval_rows, max_drawn_rows, omitted_rows_note
+from privateer_lab.render.policy_pictures import draw_map
+from privateer_lab.render.words import IntervalRow
 from privateer_lab.services.rest import request_json
 
 __all__ = ["Picture", "effects", "policy", "privacy", "regret"]
 
-_MAX_EFFECTS: Final = 40
-"""Largest number of effects in a picture."""
 _N_EPSILONS: Final = 120
 _MAX_EPSILON_FACTOR: Final = 1.2
 """Largest epsilon of the drawn privacy curve, as a multiple of the promised epsilon."""
@@ -69,7 +69,8 @@ def policy(
     <picture: peaks-local: the arm that people get>
     """
     source = what.policy if isinstance(what, Simulated | Replayed) else what
-    return draw_map(source if isinstance(source, LoadedPolicy) else policy_of(source), x, y)
+    loaded = source if isinstance(source, LoadedPolicy) else policy_of(source)
+    return draw_map(loaded.spec, loaded.at, x, y)
 
 
 def regret(what: Simulated | Planned) -> Picture:
@@ -124,29 +125,17 @@ def effects(what: "ExperimentResult | Simulated | Replayed | Evaluation | str") 
     if isinstance(what, Evaluation):
         rows = [IntervalRow(mean.name, mean.value, mean.low, mean.high) for mean in what.values[:-1]]
         title = f"mean reward, with {100 * what.level:g} % intervals"
-        return _draw_estimates(title, rows, "mean reward of a choice")
+        return draw_estimates(title, [row for row in rows if np.isfinite(row[1:4]).all()], "mean reward of a choice")
     result = what.result if isinstance(what, Simulated | Replayed) else what
     if isinstance(result, str):
         result = result_of(result)
     if result is None or not (result.answer.estimates or result.answer.effects):
         remedy = "draw lab.plot.policy"
         raise SpecError("has an algorithm that estimates no effects", field="what", remedy=remedy)
-    confidence_label = "" if result.confidence is None else f", with {100 * result.confidence:g} % intervals"
-    label = "difference in mean reward" if result.answer.effects else "estimate"
-    return _draw_estimates(f"{result.experiment}: estimates{confidence_label}", interval_rows(result.answer), label)
-
-
-def _draw_estimates(title: str, rows: list[IntervalRow], label: str) -> Picture:
-    """Draw the finite estimates with their intervals; refuse if there are none."""
-    finite = [row for row in rows if np.isfinite(row[1:4]).all()]
-    if not finite:
+    pictures = draw_answer(result.experiment, result.answer)
+    if not pictures:
         raise SpecError("has no estimates yet", field="what", remedy="wait for more people")
-    drawn_rows = finite[: max_drawn_rows(finite, _MAX_EFFECTS)]
-    with open_picture(title, height=max(1.7, 0.9 + 0.27 * len(drawn_rows))) as (picture, (axis,)):
-        draw_rows(axis, drawn_rows)
-        axis.grid(visible=False, axis="y")
-        axis.set_xlabel(f"{label} (units of rewards){omitted_rows_note(len(drawn_rows), len(finite))}")
-    return picture
+    return pictures[0]
 
 
 def privacy(what: "Simulated | Planned | Spec | Certificate | Mapping[str, Any] | str | PathLike[str]") -> Picture:
@@ -179,7 +168,7 @@ def privacy(what: "Simulated | Planned | Spec | Certificate | Mapping[str, Any] 
         remedy = "run privateer account verify to see which"
         raise SpecError("has a privacy claim that does not hold", field="what", remedy=remedy)
     title = f"{certificates[''].experiment}: what the best attack on one person achieves"
-    with open_picture(title, height=5.0, width=5.4) as (picture, (axis,)):
+    with open_picture(title, heights=(5.0,), width=5.4) as (picture, (axis,)):
         axis.plot([0, 1], [0, 1], color=GREY, linestyle=":", label="guessing without seeing anything")
         for index, (label, tpr) in enumerate(_list_attack_curves(certificates, fpr)):
             line_style = {"color": COLOURS[(0, 3, 2, 4)[index % 4]], "linestyle": DASHES[index % len(DASHES)]}

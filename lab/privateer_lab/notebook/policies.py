@@ -18,15 +18,11 @@ from privateer_core.answer.policy_view import BinShares, GroupShares
 from privateer_core.errors import PrivateerError, SpecError
 from privateer_core.policies.gain_policy import check_policy
 from privateer_core.policies.policy import Plays, Points
-from privateer_core.spec.categories import Boolean, Categorical, Hashed, Ordinal
-from privateer_core.spec.context import encode_features
-from privateer_core.spec.features import Feature, Numeric, Ranked
 from privateer_core.spec.spec import Spec
 from privateer_core.wire.publication import MEDIA_TYPE, decode_publication
 from privateer_lab.cli.input_files import read_document
 from privateer_lab.environments.files import read_contexts
 from privateer_lab.notebook.tabular import ResultTable, Tabular, build_table
-from privateer_lab.render.pictures import COLOURS, Picture, open_picture
 from privateer_lab.render.tables import part_tables
 from privateer_lab.render.words import describe_bin
 from privateer_lab.services.rest import fetch_bytes
@@ -38,9 +34,6 @@ Array: TypeAlias = NDArray[np.float64]
 _DEFAULT_SERVER_URL: Final = "http://127.0.0.1:8000"
 _N_COINS: Final = 64
 """Coins drawn for each participant where a policy has no closed form of its probabilities."""
-_N_MAP_STEPS: Final = 160
-_MIN_CERTAIN_SHARE: Final = 0.999
-_WHITE_FRACTION: Final = 0.55
 
 
 @runtime_checkable
@@ -178,124 +171,3 @@ def _load_publication(publication: bytes) -> LoadedPolicy:
     except (PrivateerError, msgspec.DecodeError):
         raise SpecError("is not a published policy", field="policy", remedy="fetch or export it again") from None
     return LoadedPolicy(spec, decider)
-
-
-@dataclass(frozen=True)
-class MapAxis:
-    """An axis of a map: a feature in steps."""
-
-    name: str  # of the feature
-    numbers: Array  # shape (steps,): the result of `Feature.read` at the middle of each step
-    edges: Array  # shape (steps + 1,): the ends of the steps on the picture
-    ticks: tuple[str, ...] | None = None  # names of levels at the middle of each step; None for numbers
-
-
-def draw_map(policy: LoadedPolicy, x: str | None, y: str | None) -> Picture:
-    """Draw a policy as a map of two features, or as bars if it has no context."""
-    axes, title = _build_map_axes(policy, x, y), f"{policy.spec.name}: the arm that people get"
-    if not axes:
-        return _draw_bars(policy, title)
-    x_axis, y_axis = (axes[0], axes[1] if len(axes) > 1 else MapAxis("", np.zeros(1), np.array([0.0, 1.0]), ()))
-    shares = _shares_on_map(policy, axes)
-    best_arms, max_shares = shares.argmax(axis=-1), shares.max(axis=-1)
-    with open_picture(title, height=4.0 if y_axis.name else 2.0) as (picture, (axis,)):
-        colours = _cell_colours(best_arms, max_shares)
-        axis.pcolormesh(x_axis.edges, y_axis.edges, colours)
-        axis.grid(visible=False)
-        _set_ticks(axis.xaxis, x_axis)
-        _set_ticks(axis.yaxis, y_axis)
-        axis.set_xlabel(_axis_label(policy, x_axis.name, {map_axis.name for map_axis in axes}))
-        axis.set_ylabel(y_axis.name)
-        _draw_legend(axis, policy, best_arms, bool((max_shares < _MIN_CERTAIN_SHARE).any()))
-    return picture
-
-
-def _build_map_axes(policy: LoadedPolicy, x: str | None, y: str | None) -> list[MapAxis]:
-    """Build the axes of up to two features, the first of the spec by default; refuse unknown names."""
-    features = policy.spec.features
-    for name in (x, y):
-        if name is not None and name not in features:
-            remedy = f"choose from {', '.join(features)}" if features else "leave it out: there is no context"
-            raise SpecError("no feature has this name", field=name, remedy=remedy)
-    first = x or next((name for name in features if name != y), None)
-    second = y or next((name for name in features if name != first), None)
-    return [_build_map_axis(name, features[name]) for name in (first, second) if name is not None]
-
-
-def _build_map_axis(name: str, feature: Feature) -> MapAxis:
-    """Build a feature's axis: its levels, or steps between its bounds."""
-    levels = _level_names(feature)
-    if levels is not None:
-        positions = np.arange(len(levels) + 1, dtype=np.float64)
-        return MapAxis(name, positions[:-1], np.asarray(positions - 0.5), levels)
-    assert isinstance(feature, Numeric | Ranked)
-    low, high = float(feature.value_at(0.0)), float(feature.value_at(1.0))
-    edges = np.asarray(np.linspace(low, high, _N_MAP_STEPS + 1), np.float64)
-    return MapAxis(name, np.asarray((edges[1:] + edges[:-1]) / 2), edges)
-
-
-def _level_names(feature: Feature) -> tuple[str, ...] | None:
-    if isinstance(feature, Categorical | Hashed | Ordinal):
-        return tuple(str(level) for level in feature.levels)
-    return ("no", "yes") if isinstance(feature, Boolean) else None
-
-
-def _middle_value(feature: Feature) -> float:
-    """Return the result of `Feature.read` for the middle level or the median."""
-    levels = _level_names(feature)
-    if levels is not None:
-        return float(len(levels) // 2)
-    assert isinstance(feature, Numeric | Ranked)
-    return float(feature.value_at(0.5))
-
-
-def _shares_on_map(policy: LoadedPolicy, map_axes: list[MapAxis]) -> Array:
-    """Return shares of the arms, (y steps, x steps, arms)."""
-    grids = np.meshgrid(*(map_axis.numbers for map_axis in map_axes))
-    contexts = np.tile([_middle_value(feature) for feature in policy.spec.features.values()], (grids[0].size, 1))
-    names = list(policy.spec.features)
-    for map_axis, grid in zip(map_axes, grids, strict=True):
-        contexts[:, names.index(map_axis.name)] = grid.ravel()
-    shares = policy.at(encode_features(policy.spec.features, contexts))
-    shape = grids[0].shape if len(map_axes) > 1 else (1, grids[0].size)
-    return shares.reshape(*shape, -1)
-
-
-def _cell_colours(best: NDArray[np.int64], max_shares: Array) -> Array:
-    """Return the colour of each cell of the map: the best arm's, paler where other arms have a share, too."""
-    colours = np.array([[int(code[k : k + 2], 16) / 255 for k in (1, 3, 5)] for code in COLOURS])[best % len(COLOURS)]
-    white_fractions = np.where(max_shares < _MIN_CERTAIN_SHARE, _WHITE_FRACTION, 0.0)[..., None]
-    return np.asarray(colours * (1 - white_fractions) + white_fractions)
-
-
-def _set_ticks(axis: Any, map_axis: MapAxis) -> None:
-    if map_axis.ticks is not None:
-        axis.set_ticks(((map_axis.edges[1:] + map_axis.edges[:-1]) / 2)[: len(map_axis.ticks)], labels=map_axis.ticks)
-
-
-def _axis_label(policy: LoadedPolicy, name: str, drawn_names: set[str]) -> str:
-    averaged = [feature for feature in policy.spec.features if feature not in drawn_names]
-    return f"{name} (of people in the middle of {', '.join(averaged)})" if averaged else name
-
-
-def _draw_legend(axis: Any, policy: LoadedPolicy, best_arms: NDArray[np.int64], has_mixed_cells: bool) -> None:
-    """Draw a legend of the arms that are best somewhere, with a note on paler cells."""
-    drawn_arms = np.unique(best_arms).tolist()
-    handles = [axis.plot([], [], "s", color=COLOURS[arm % len(COLOURS)], markersize=9)[0] for arm in drawn_arms]
-    labels = [policy.arms[arm] for arm in drawn_arms]
-    if has_mixed_cells:
-        handles.append(axis.plot([], [], "s", color="#cccccc", markersize=9)[0])
-        labels.append("paler: others\nare tried, too")
-    axis.legend(handles, labels, fontsize=8, loc="upper left", bbox_to_anchor=(1.01, 1.0))
-
-
-def _draw_bars(policy: LoadedPolicy, title: str) -> Picture:
-    """Draw the shares of the arms of a policy without a context."""
-    shares = policy.at(np.zeros((256, policy.spec.dimension))).mean(axis=0)
-    with open_picture(title, height=2.6) as (picture, (axis,)):
-        axis.barh(policy.arms, shares, color=COLOURS[0])
-        axis.invert_yaxis()
-        axis.set_xlim(0, 1)
-        axis.set_xlabel("share of the people")
-        axis.grid(visible=False, axis="y")
-    return picture

@@ -9,7 +9,7 @@ from privateer_core.answer import Answer
 from privateer_core.answer.conclusion import Conclusion
 from privateer_lab.notebook.policies import experiment_url
 from privateer_lab.notebook.tabular import ResultTable, Tabular, build_table
-from privateer_lab.render.conclusion_tables import rule_rows
+from privateer_lab.render.documents import rule_rows
 from privateer_lab.render.pictures import Picture, draw_shapes
 from privateer_lab.render.tables import answer_tables, estimate_rows
 from privateer_lab.render.words import describe_conclusion

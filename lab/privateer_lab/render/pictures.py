@@ -53,12 +53,12 @@ def format_ticks_in_thousands(axis: Any) -> None:
 
 @dataclass(frozen=True)
 class Picture:
-    """A figure with a title and a caption."""
+    """A figure with a title, and with texts for a page."""
 
-    title: str  # the content in words, also for readers who do not see the figure
+    title: str  # the content in words, drawn above the figure
     figure: "Figure"  # the ``matplotlib.figure.Figure``, to change it
     caption: str = ""  # text below the figure on a page
-    vector: bool = True  # whether a page has it as vectors; a figure of very many parts is smaller in pixels
+    description: str = ""  # what readers get who do not see the figure
 
     def save(self, path: "str | PathLike[str]", dpi: int = 200) -> None:
         """Write the figure in the format of the path's suffix: .png, .svg, .pdf."""
@@ -68,11 +68,10 @@ class Picture:
     @property
     def source(self) -> str:
         """The picture as a data URL, for a page."""
-        kind, media = ("svg", "image/svg+xml") if self.vector else ("png", "image/png")
-        body, metadata = io.BytesIO(), {"Date": None} if self.vector else None
+        body = io.BytesIO()
         with _use_style():
-            self.figure.savefig(body, format=kind, dpi=_PAGE_DPI, bbox_inches="tight", metadata=metadata)
-        return f"data:{media};base64,{base64.b64encode(body.getvalue()).decode()}"
+            self.figure.savefig(body, format="svg", dpi=_PAGE_DPI, metadata={"Date": None})
+        return f"data:image/svg+xml;base64,{base64.b64encode(body.getvalue()).decode()}"
 
     @property
     def width(self) -> int:
@@ -98,21 +97,21 @@ def _use_style() -> Iterator[None]:
 
 
 @contextmanager
-def open_picture(title: str, panels: int = 1, height: float = 3.6, width: float = 6.6) -> Iterator[tuple[Picture, Any]]:
-    """Yield a picture and its axes, (panels,), to draw on, with the title above it."""
+def open_picture(
+    title: str,
+    panels: int = 1,
+    heights: Sequence[float] = (3.6,),
+    width: float = 6.6,
+    caption: str = "",
+    description: str = "",
+) -> Iterator[tuple[Picture, Any]]:
+    """Yield a picture and its axes to draw on, row by row, with the title above; panels of a row share a scale."""
+    texts = [printable(text) for text in (title, caption, description or title)]
     with _use_style():
-        figure = import_library("matplotlib.figure").Figure(figsize=(width, height), layout="constrained")
-        axes = figure.subplots(1, panels, squeeze=False, sharey=True)[0]
-        figure.suptitle(title, fontsize=10.5, x=0.01, ha="left")
-        yield Picture(title, figure), axes
-
-
-@contextmanager
-def open_page_picture(title: str, caption: str, height: float, *, vector: bool = True) -> Iterator[tuple[Picture, Any]]:
-    """Yield a picture of a page and its axis to draw on; the title is the alternative text."""
-    with _use_style():
-        figure = import_library("matplotlib.figure").Figure(figsize=(4.8, height))
-        yield Picture(printable(title), figure, printable(caption), vector), figure.subplots()
+        figure = import_library("matplotlib.figure").Figure(figsize=(width, sum(heights)), layout="constrained")
+        axes = figure.subplots(len(heights), panels, squeeze=False, sharey="row", height_ratios=heights)
+        figure.suptitle(texts[0], fontsize=10.5, x=0.01, ha="left")
+        yield Picture(texts[0], figure, *texts[1:]), axes.ravel()
 
 
 def full_label(name: str) -> str:
@@ -173,20 +172,40 @@ def _write_ticks_as_numbers(figure: "Figure") -> None:
 
 _MAX_CURVES: Final = 8
 """Largest number of curves of a picture."""
-_MAX_ESTIMATES: Final = 100
-"""Largest number of estimates of a picture."""
+_MAX_ESTIMATES: Final = 40
+"""Largest number of estimates of a picture, besides decided ones."""
+_MAX_TEXTS: Final = 8
+"""Largest number of estimates that the text for readers without the picture has."""
 
 
-def draw_effects(title: str, answer: Answer) -> "Figure":
-    """Draw the estimates of a result with their intervals, and its effects over time, if any, in a second panel."""
-    over_time, rows = answer.first_of(EffectsOverTime), interval_rows(answer)
-    drawn_rows, n_rows = rows[: max_drawn_rows(rows, _MAX_ESTIMATES)], len(rows)
-    figure, axes = create_panels(2 if over_time else 1, title, height=max(3.4, 0.3 * len(drawn_rows)))
-    draw_rows(axes[0], drawn_rows)
-    axes[0].set_xlabel(("effect" if answer.effects else "estimate") + omitted_rows_note(len(drawn_rows), n_rows))
-    if over_time:
-        draw_over_time(axes[1], over_time)
-    return figure
+def draw_answer(experiment: str, answer: Answer) -> list[Picture]:
+    """Draw the estimates of a result with its effects over time, and its shape functions."""
+    rows, n_effects = interval_rows(answer), len(answer.effects)
+    level = "" if answer.confidence is None else f", with {100 * answer.confidence:g} % intervals"
+    caption = "Blue and red: decided better and worse. Grey rings: not decided." if n_effects else ""
+    if n_effects > len(rows):
+        caption += f" Of {n_effects - len(rows):,} effects too little is known to draw them; the table says why."
+    title, over_time = f"{experiment}: estimates{level}", answer.first_of(EffectsOverTime)
+    label = "difference in mean reward" if n_effects else "estimate"
+    over_time = over_time if over_time and len(over_time.people) > 1 else None
+    return [*([draw_estimates(title, rows, label, over_time, caption)] if rows else []), *draw_shapes(answer)]
+
+
+def draw_estimates(
+    title: str, rows: Sequence[IntervalRow], label: str, over_time: EffectsOverTime | None = None, caption: str = ""
+) -> Picture:
+    """Draw estimates with their intervals, and below them, if any, the effects over the number of people."""
+    drawn = rows[: max_drawn_rows(rows, _MAX_ESTIMATES)]
+    texts = [f"{row.name} {row.value:z.3g} ({row.low:z.3g} to {row.high:z.3g})" for row in drawn[:_MAX_TEXTS]]
+    heights, text = [max(1.7, 0.9 + 0.27 * len(drawn))], f"Estimates: {'; '.join(texts)}."
+    heights += [3.0] if over_time else []
+    with open_picture(title, heights=heights, caption=caption, description=text) as (picture, axes):
+        draw_rows(axes[0], drawn)
+        axes[0].grid(visible=False, axis="y")
+        axes[0].set_xlabel(f"{label} (units of rewards){omitted_rows_note(len(drawn), len(rows))}")
+        if over_time:
+            draw_over_time(axes[1], over_time)
+    return picture
 
 
 def draw_rows(axis: Any, rows: Sequence[IntervalRow]) -> None:
@@ -238,54 +257,40 @@ def _draw_shape(shape: FeatureShape) -> Picture:
     extremes = "; ".join(
         f"{line.arm}: {format_extreme(shape, line, min)}, {format_extreme(shape, line, max)}" for line in shape.curves
     )
-    title = f"What {shape.feature} adds to the mean reward of each option. {extremes}."
+    text = f"What {shape.feature} adds to the mean reward of each option. {extremes}."
     omitted = f" {shape.cells_left:,} more levels have fewer people." if shape.cells_left else ""
     caption = (
         f"{shape.feature}: what it adds to the mean reward of each option, apart from other features, with intervals "
         f"of about 95 %; on average over people it adds 0. Choosing by it alone is expected to gain {shape.gain:.3g}."
         f"{omitted}"
     )
-    with open_page_picture(title, caption, 3.0) as (picture, axis):
+    title = f"what {shape.feature} adds"
+    with open_picture(title, heights=(3.2,), caption=caption, description=text) as (picture, (axis,)):
         axis.axhline(0, color=GREY, linewidth=0.8)
         n_ordered = len(shape.cells) - shape.has_missing if shape.is_ordered else 0
         for index, curve in enumerate(shape.curves):
-            _draw_ordered_cells(axis, curve, index, n_ordered)
-            _draw_other_cells(axis, curve, index, len(shape.curves), n_ordered)
-        _name_cells(axis, shape)
+            _draw_curve(axis, curve, index, len(shape.curves), n_ordered)
+        step = max(1, -(-len(shape.cells) // _MAX_NAMED_CELLS))  # all cells are named if they are few
+        labels = [short_label(cell) for cell in shape.cells[::step]]
+        axis.set_xticks(range(0, len(shape.cells), step), labels, rotation=25, ha="right", fontsize=7)
+        axis.set_xlabel(short_label(shape.feature))
         axis.set_ylabel("adds")
-        axis.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=3, fontsize=8)
+        axis.legend(fontsize=8, loc="upper left", bbox_to_anchor=(1.01, 1.0))
     return picture
 
 
-def _draw_ordered_cells(axis: Any, curve: ShapeCurve, index: int, count: int) -> None:
-    """Draw a line through the ordered cells, with a confidence band."""
-    colour, marker = _colour_and_marker(index)
-    cells, label = range(count), short_label(curve.arm)
-    axis.fill_between(cells, curve.lows[:count], curve.highs[:count], color=colour, alpha=0.15, linewidth=0)
-    axis.plot(cells, curve.values[:count], color=colour, marker=marker, markersize=3, label=label)
-
-
-def _draw_other_cells(axis: Any, curve: ShapeCurve, index: int, n_options: int, first: int) -> None:
-    """Draw error bars for the unordered cells, options beside each other."""
-    values, lows, highs = curve.values[first:], curve.lows[first:], curve.highs[first:]
-    offset = 0.6 * ((index + 0.5) / n_options - 0.5)
-    cells = [first + cell + offset for cell in range(len(values))]
-    below = [value - low for value, low in zip(values, lows, strict=True)]
-    above = [high - value for value, high in zip(values, highs, strict=True)]
-    colour, marker = _colour_and_marker(index)
-    axis.errorbar(cells, values, [below, above], fmt=marker, markersize=4, color=colour)
-
-
-def _colour_and_marker(index: int) -> tuple[str, str]:
-    return COLOURS[index % len(COLOURS)], _MARKERS[index % len(_MARKERS)]
-
-
-def _name_cells(axis: Any, shape: FeatureShape) -> None:
-    """Label the cells on the axis: all if they are few, else cells at even distances."""
-    step = max(1, -(-len(shape.cells) // _MAX_NAMED_CELLS))
-    labels = [short_label(cell) for cell in shape.cells[::step]]
-    axis.set_xticks(range(0, len(shape.cells), step), labels, rotation=25, ha="right", fontsize=7)
-    axis.set_xlabel(short_label(shape.feature))
+def _draw_curve(axis: Any, curve: ShapeCurve, index: int, n_curves: int, n_ordered: int) -> None:
+    """Draw a line with a band through the ordered cells, and error bars for the others, options beside each other."""
+    colour, marker = COLOURS[index % len(COLOURS)], _MARKERS[index % len(_MARKERS)]
+    values, lows, highs, label = curve.values, curve.lows, curve.highs, short_label(curve.arm)
+    cells = range(n_ordered)
+    axis.fill_between(cells, lows[:n_ordered], highs[:n_ordered], color=colour, alpha=0.15, linewidth=0)
+    axis.plot(cells, values[:n_ordered], color=colour, marker=marker, markersize=3, label=label)
+    others = range(n_ordered, len(values))
+    offset = 0.6 * ((index + 0.5) / n_curves - 0.5)
+    margins = [[values[cell] - lows[cell] for cell in others], [highs[cell] - values[cell] for cell in others]]
+    places = [cell + offset for cell in others]
+    axis.errorbar(places, values[n_ordered:], margins, fmt=marker, markersize=4, color=colour)
 
 
 _MAX_RATIO_OF_CLOSE_TICKS: Final = 100
@@ -344,11 +349,9 @@ def draw_plan(name: str, counts: str, outcomes: Sequence[Mapping[str, Any]], dim
 
     models = list(dict.fromkeys(row["model"] for row in outcomes))
     epsilons = list(dict.fromkeys(row["epsilon"] for row in outcomes))
-    title, width = (
-        f"{name}: reward lost per choice, by trust model",
-        max(6.6, 2.2 + 1.7 * len(models)) + bool(dimension),
-    )
-    with open_picture(title, len(models), width=width, height=3.3) as (picture, axes):
+    title = f"{name}: reward lost per choice, by trust model"
+    width = max(6.6, 2.2 + 1.7 * len(models)) + bool(dimension)
+    with open_picture(title, len(models), heights=(3.3,), width=width) as (picture, axes):
         for axis, model in zip(axes, models, strict=True):
             for row in (row for row in outcomes if row["model"] == model):
                 index = epsilons.index(row["epsilon"])
@@ -362,11 +365,7 @@ def draw_plan(name: str, counts: str, outcomes: Sequence[Mapping[str, Any]], dim
             axis.set_title(model, fontsize=9)
         for axis in axes:  # once all is drawn, since they share a scale
             finish_regret(axis, counts, *([] if axis is axes[0] else [""]))
-        lines = {
-            text: line
-            for axis in axes
-            for line, text in zip(*axis.get_legend_handles_labels(), strict=True)
-            if text.strip()
-        }
+        labelled = (zip(*axis.get_legend_handles_labels(), strict=True) for axis in axes)
+        lines = {text: line for pairs in labelled for line, text in pairs if text.strip()}
         axes[-1].legend(lines.values(), lines.keys(), fontsize=8, loc="upper left", bbox_to_anchor=(1.01, 1.0))
     return picture

@@ -34,6 +34,7 @@ from privateer_core.answer.policy_view import (
     ShapeCurve,
     Shapes,
 )
+from privateer_lab.render.figures import format_figure
 from privateer_lab.render.words import describe_bin, describe_feature_selection, format_arm_shares, format_drift
 
 Row = dict[str, Any]
@@ -41,13 +42,31 @@ _MAX_SHAPES: Final = 4
 """Largest number of features with shape functions on a terminal; --json and pages have all."""
 _EVERYBODY: Final = "everybody"
 _AT_BOUND: Final = "at the bound of what is possible"
+_MIN_P_VALUE: Final = 1e-6
+"""The smallest p-value of a result; smaller p-values are rounded up to it."""
 
 
 class TitledTable(NamedTuple):
     """A table with a title; each row is a mapping by column."""
 
     title: str
-    rows: list[Row]
+    rows: Sequence[Row]
+
+    @property
+    def columns(self) -> list[str]:
+        """The names of the columns of all rows."""
+        return list(dict.fromkeys(name for row in self.rows for name in row))
+
+    def cells(self, max_rows: int | None = None) -> list[list[str]]:
+        """Return the cells of the first rows as texts, empty where a value is missing."""
+        return [
+            [format_figure(readable_cell(name, row.get(name))) for name in self.columns] for row in self.rows[:max_rows]
+        ]
+
+
+def readable_cell(name: str, value: Any) -> Any:
+    """Return a cell's value for readers: empty if it is missing, and the smallest p-value as an upper bound."""
+    return "" if value is None else f"below {_MIN_P_VALUE:.6f}" if name == "p" and value == _MIN_P_VALUE else value
 
 
 def answer_tables(answer: Answer) -> list[TitledTable]:

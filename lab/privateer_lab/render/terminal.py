@@ -3,36 +3,25 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
-import msgspec
 from rich.text import Text
 
-from privateer_core.answer import Answer
-from privateer_core.answer.conclusion import Conclusion, PublishedAnswer
+from privateer_core.answer.conclusion import PublishedAnswer
 from privateer_core.answer.facts import Between
-from privateer_core.answer.parts import BinMeans, DriftTest, EffectsOverTime, FeatureSelection
 from privateer_core.answer.policy_view import BinShares, PolicyView, leading_option
 from privateer_lab.cli.output import print_lines, print_rows, print_table, screen
-from privateer_lab.render.conclusion_tables import conclusion_notes, list_conclusion_tables
+from privateer_lab.render.documents import AnswerDocument, list_conclusion_tables
 from privateer_lab.render.pictures import COLOURS
-from privateer_lab.render.tables import Row, answer_tables, estimate_rows, part_tables, shape_tables
-from privateer_lab.render.words import describe_conclusion, describe_feature_selection, format_drift
+from privateer_lab.render.tables import TitledTable, part_tables, readable_cell
 
 _LETTERS: Final = "ABCDEFGHIJKLMNOP"
 _TIE_MARK: Final = "."
-_MIN_P_VALUE: Final = 1e-6
-"""The smallest p-value of a result; smaller p-values are rounded up to it."""
-_MAX_BIN_ROWS: Final = 40
-"""Largest number of bins with means on a terminal."""
 
 
 def print_policy(name: str, view: PolicyView, arms: Sequence[str], max_rows: int | None = None) -> None:
     """Print a policy: a map if it divides one or two numeric features into bins, else tables of ``max_rows``."""
-    if print_map(view, arms):
-        return
-    for title, rows in part_tables(view):
-        _print_rows_or_facts(f"policy of {name}: {title}", rows[:max_rows])
-        if max_rows is not None and len(rows) > max_rows:
-            screen.print(f"{len(rows) - max_rows:,} more of {len(rows):,} rows are not shown")
+    if not print_map(view, arms):
+        for table in part_tables(view):
+            _print_titled(table._replace(title=f"policy of {name}: {table.title}"), max_rows)
 
 
 def print_map(view: PolicyView, arms: Sequence[str]) -> bool:
@@ -43,56 +32,23 @@ def print_map(view: PolicyView, arms: Sequence[str]) -> bool:
     return True
 
 
-def print_answer(conclusion: Conclusion, answer: Answer) -> None:
-    """Print headline, estimates and further parts of a result; no effect twice, and without effects at every look."""
-    print_lines(describe_conclusion(conclusion, answer))
-    confidence = "" if answer.confidence is None else f"intervals of {_format_percent(answer.confidence)} confidence"
-    if answer.effects:
-        screen.print(f"What follows has {confidence}.")
-    elif answer.estimates:
-        print_rows(f"estimates, with {confidence}" if confidence else "estimates", estimate_rows(answer.estimates))
-    print_warnings(answer.warnings)
-    print_lines(map(format_drift, answer.all_of(DriftTest)))
-    print_lines(map(describe_feature_selection, answer.all_of(FeatureSelection)))
-    in_words = DriftTest | FeatureSelection | EffectsOverTime | BinMeans
-    other_parts = tuple(part for part in answer.parts if not isinstance(part, in_words))
-    for title, rows in answer_tables(msgspec.structs.replace(answer, parts=other_parts)):
-        _print_rows_or_facts(title, rows)
-    for title, rows in (table for means in answer.all_of(BinMeans) for table in part_tables(means)):
-        _print_rows_or_facts(title, rows[:_MAX_BIN_ROWS])
-        if len(rows) > _MAX_BIN_ROWS:
-            screen.print(f"{len(rows) - _MAX_BIN_ROWS:,} more of {len(rows):,} bins: --as policy --json has them")
-
-
-def print_conclusion(published: PublishedAnswer) -> None:
-    """Print the conclusion of an experiment: headline, rules, gain or effects, and notes on data and costs."""
-    conclusion = published.conclusion
-    print_lines([conclusion.headline.sentence], style="bold")
-    print_warnings(conclusion.warnings)
-    for title, rows in (*list_conclusion_tables(conclusion), *shape_tables(published.result)):
-        _print_rows_or_facts(title, rows, words_left=True)
-    print_lines(conclusion_notes(published))
-
-
-def print_finished(conclusion: Conclusion, answer: Answer, basis: str, effects: str = "effects") -> None:
-    """Print the result of a finished test: headline, effects, and notes on data and costs."""
-    print_lines([conclusion.headline.sentence], style="bold")
-    print_warnings(answer.warnings)
-    for title, rows in list_conclusion_tables(conclusion, effects):
-        _print_rows_or_facts(title, rows, words_left=True)
-    coverage = [conclusion.rules.people] if conclusion.rules else []
-    print_lines([*conclusion.next_steps, basis, *coverage, conclusion.privacy.sentence, conclusion.reward.sentence])
+def print_document(document: AnswerDocument) -> None:
+    """Print an answer: headline, warnings, sentences, tables and notes."""
+    print_lines([document.headline], style="bold")
+    print_lines(document.sentences)
+    print_warnings(document.warnings)
+    for table in document.tables:
+        _print_titled(table)
+    print_lines(document.notes)
 
 
 def print_rules(published: PublishedAnswer) -> bool:
     """Print the headline and the rules alone; return whether there are rules."""
     conclusion = published.conclusion
-    if conclusion.rules is None:
-        return False
-    print_lines([conclusion.headline.sentence])
-    title, rows = list_conclusion_tables(conclusion)[0]
-    _print_rows_or_facts(title, rows, words_left=True)
-    return True
+    if conclusion.rules:
+        print_lines([conclusion.headline.sentence])
+        _print_titled(list_conclusion_tables(conclusion)[0])
+    return conclusion.rules is not None
 
 
 def print_warnings(warnings: Iterable[str]) -> None:
@@ -100,25 +56,15 @@ def print_warnings(warnings: Iterable[str]) -> None:
     print_lines(f"warning: {warning}" for warning in warnings)
 
 
-def _print_rows_or_facts(title: str, rows: Sequence[Row], *, words_left: bool = False) -> None:
-    """Print a table of rows, with empty cells for None, or a table of facts."""
-    if rows and set(rows[0]) == {"fact", "value"}:
-        print_table(title, [(row["fact"], row["value"]) for row in rows])
-    else:
-        cells = [{name: _format_cell(name, cell) for name, cell in row.items()} for row in rows]
-        print_rows(title, cells, words_left=words_left)
-
-
-def _format_cell(name: str, cell: object) -> object:
-    """Return a cell for the terminal: the smallest p-value is printed as an upper bound."""
-    if name == "p" and cell == _MIN_P_VALUE:
-        return f"below {_MIN_P_VALUE:.6f}"
-    return "" if cell is None else cell
-
-
-def _format_percent(share: float) -> str:
-    """Format a share in percent without rounding it up to 100."""
-    return f"{share:.10%}".rstrip("%").rstrip("0").rstrip(".") + "%"
+def _print_titled(table: TitledTable, max_rows: int | None = None) -> None:
+    """Print the first rows of a table, with empty cells for None, or a table of facts."""
+    if table.columns == ["fact", "value"]:
+        print_table(table.title, [(row["fact"], row["value"]) for row in table.rows])
+        return
+    rows = table.rows[:max_rows]
+    print_rows(table.title, [{name: readable_cell(name, row.get(name)) for name in table.columns} for row in rows])
+    if len(rows) < len(table.rows):
+        screen.print(f"{len(table.rows) - len(rows):,} more of {len(table.rows):,} rows are not shown: --json has them")
 
 
 def _is_mappable(shows: BinShares) -> bool:

@@ -17,7 +17,8 @@ from privateer_core.spec.spec import Spec
 from privateer_lab.cli.ask import write_report
 from privateer_lab.cli.output import open_folder, print_table, screen
 from privateer_lab.load.driver import LoadResult, run_load
-from privateer_lab.render.terminal import print_conclusion, print_map
+from privateer_lab.render.documents import write_conclusion
+from privateer_lab.render.terminal import print_document, print_map
 from privateer_lab.services.processes import Services, check_ports, free_port, run_services
 from privateer_lab.services.rest import create_experiment, fetch_answer, parse_policy, request_json
 
@@ -54,7 +55,7 @@ def run_demo(services: Services, users: int, picture: Path) -> str:
     result = run_load(*addresses, users=users, seed=1, sender_key=services.sender_key, on_progress=print_milestone)
     say("\n[bold]4[/] the policy, which everybody may read; the best arm changes from left to right at .375 and .625")
     print_map(parse_policy(request_json("GET", f"{experiment_url}/policy")["policy"]), spec.options)
-    print_conclusion(fetch_answer(services.server, spec.name))
+    print_document(write_conclusion(fetch_answer(services.server, spec.name)))
     rows = {
         "learned policy": result.regret,
         "best constant arm": result.best_constant_regret,

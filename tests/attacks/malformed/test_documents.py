@@ -30,8 +30,8 @@ from privateer_core.spec.sections import TOML_BYTES_MAX, parse_toml
 from privateer_core.wire.publication import digest
 from privateer_core.wire.transparency_log import Entry
 from privateer_lab.cli.command_line import main
-from privateer_lab.render.conclusion_tables import format_markdown
-from privateer_lab.render.pictures import draw_effects, save_figure
+from privateer_lab.render.documents import format_markdown
+from privateer_lab.render.pictures import draw_answer, save_figure
 from privateer_server.rounds.loop import Schedule
 from tests.support.notary import Notary
 from tests.support.published_answers import document, published
@@ -263,7 +263,7 @@ def test_markdown_has_no_link_image_html_or_formula_of_a_servers() -> None:
 
 def test_pictures_draw_dollars_and_underscores_as_they_are(tmp_path: Path) -> None:
     answer = result(NAMES[6:])
-    figure = draw_effects(NAMES[6], answer)
+    figure = draw_answer(NAMES[6], answer)[0].figure
     labels = [label.get_text() for label in figure.axes[0].get_yticklabels()]
     assert {label.strip() for label in labels} == set(NAMES[6:])
     legend = figure.axes[1].get_legend()
@@ -274,8 +274,8 @@ def test_pictures_draw_dollars_and_underscores_as_they_are(tmp_path: Path) -> No
 
 def test_a_picture_of_too_many_estimates_draws_the_first(tmp_path: Path) -> None:
     answer = result([f"arm: {k}" for k in range(3_000)], has_parts=False)
-    figure = draw_effects("many", answer)
-    assert "2,900 more of 3,000 are not drawn" in figure.axes[0].get_xlabel()
+    figure = draw_answer("many", answer)[0].figure
+    assert "2,960 more of 3,000 are not drawn" in figure.axes[0].get_xlabel()
     assert save_figure(figure, tmp_path / "many")
 
 

@@ -1,32 +1,22 @@
 """The review document: its data, its HTML page, and the files of a review pack."""
 
 import json
-from collections.abc import Iterable
+import tomllib
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Final, Literal
 
 import msgspec
+import yaml
 
 from privateer_core.privacy.record import Record
 from privateer_core.privacy.trust import trust_of
 from privateer_core.spec.spec import Spec
 from privateer_lab.cli.output import open_folder
 from privateer_lab.pages.review.evidence import AuditEvidence
-from privateer_lab.pages.review.statements import (
-    Exposure,
-    Kept,
-    Party,
-    ReviewPoint,
-    build_registry_entry,
-    format_yaml,
-    list_exposures,
-    list_points,
-    list_stored_data,
-    parties,
-)
 from privateer_lab.pages.review.subject import (
+    MISSING,
     ExperimentStanding,
     Facts,
     StatedClaim,
@@ -37,9 +27,7 @@ from privateer_lab.pages.review.subject import (
     state_claims,
     to_builtins,
 )
-from privateer_lab.pages.templates import exact, render_page
-from privateer_lab.render.figures import format_figure
-from privateer_lab.render.words import format_list, percent
+from privateer_lab.pages.templates import render_page, render_toml
 
 FORMAT: Final = "privateer/review/1"
 
@@ -57,6 +45,74 @@ class Asked(msgspec.Struct, frozen=True):
     people: int  # the most reports that may come
     reports_per_person: int  # of one person, at most
     conversion_window: float  # seconds from a choice to the report
+
+    @classmethod
+    def from_spec(cls, spec: Spec) -> "Asked":
+        """Describe what an experiment asks of people and how."""
+        return cls(
+            algorithm=spec.algorithm.name,
+            model=spec.privacy.model,
+            options=tuple(spec.options),
+            features=tuple(spec.features),
+            reward_low=spec.reward.low,
+            reward_high=spec.reward.high,
+            people=spec.planned_reports,
+            reports_per_person=spec.experiment.reports_per_person,
+            conversion_window=spec.experiment.conversion_window_seconds,
+        )
+
+
+class Party(msgspec.Struct, frozen=True):
+    """Somebody who takes part in an experiment or looks on."""
+
+    name: str  # who it is
+    # has, sees: what it holds, and what it learns of a person by the protocol
+    has: str
+    sees: str
+    cannot: str  # what the protocol keeps it from
+
+
+class Exposure(msgspec.Struct, frozen=True):
+    """Something that the promise does not cover."""
+
+    what: str  # in two or three words
+    words: str  # who learns it, and what helps
+
+
+class Kept(msgspec.Struct, frozen=True):
+    """Something that is stored."""
+
+    where: str  # the party and the place
+    what: str  # what is stored
+    until: str  # when it is gone
+    how: str  # how it goes, or what protects it
+    decided: bool  # whether the software decides until when; False: people have to
+
+    @property
+    def decider(self) -> str:
+        """Who decides until when it is there."""
+        return "software" if self.decided else "people"
+
+
+class ReviewPoint(msgspec.Struct, frozen=True):
+    """One point of NIST SP 800-226 (March 2025), in the order of its evaluation pyramid."""
+
+    # topic, question: what the guidelines ask
+    topic: str
+    question: str
+    # answer, source: the answer, and where it comes from
+    answer: str
+    source: str
+    answered: bool = True  # whether there is one; otherwise ``source`` says who has to give it
+
+
+class _Statements(msgspec.Struct, frozen=True):
+    """What the template says of an experiment, by kind."""
+
+    party: tuple[Party, ...]
+    exposure: tuple[Exposure, ...]
+    kept: tuple[Kept, ...]
+    point: tuple[ReviewPoint, ...]
 
 
 class Review(msgspec.Struct, frozen=True):
@@ -92,11 +148,29 @@ class Review(msgspec.Struct, frozen=True):
         """Whether every claim was found to hold, and no attack broke one."""
         return all(claim.holds for claim in self.claims) and not (self.evidence and self.evidence.broken)
 
+    @property
+    def promise(self) -> str:
+        """The clause with the promise to participants."""
+        return format_promise({claim.cohort: claim for claim in reversed(self.claims)})
+
+    @property
+    def registry_yaml(self) -> str:
+        """The registry's entry as YAML."""
+        return _YAML_HEADER + str(
+            yaml.dump(self.registry, Dumper=_BlockTextDumper, sort_keys=False, allow_unicode=True, width=110)
+        )
+
 
 def make_review(subject: Subject, evidence: AuditEvidence | None, facts: Facts) -> Review:
     """Build the review of an experiment."""
-    spec, stated_claims = subject.spec, state_claims(subject.certificates)
-    assumes = dict.fromkeys(text for certificate in subject.certificates.values() for text in certificate.assumes)
+    spec, record, claims = subject.spec, subject.record, state_claims(subject.certificates)
+    rows = [row for part in (record, *record.sources) for row in (*part.rounds, part.planned) if row is not None]
+    known = {"spec": spec, "record": record, "claims": claims, "facts": facts}
+    known |= {"assumes": subject.certificates[""].assumes, "evidence": evidence, "with_tokens": subject.with_tokens}
+    known["mechanisms"] = list(dict.fromkeys(str(row.mechanism["type"]) for row in rows))
+    statements = msgspec.convert(_render("statements", known), _Statements)
+    weakest = max(spec.cohort_privacy(cohort).epsilon or 0.0 for cohort in subject.certificates)
+    entry = _render("registry", known | {"parties": statements.party, "weakest": weakest, "missing": MISSING})
     return Review(
         format=FORMAT,
         made=datetime.now(UTC).isoformat(timespec="seconds"),
@@ -104,36 +178,39 @@ def make_review(subject: Subject, evidence: AuditEvidence | None, facts: Facts) 
         experiment=spec.name,
         origin=subject.origin,
         standing=subject.standing,
-        asked=_describe_questions(spec),
+        asked=Asked.from_spec(spec),
         facts=facts,
         unknown=list_unknowns(facts),
-        parties=parties(spec.privacy.trust, subject.with_tokens),
-        exposures=list_exposures(spec, subject.with_tokens),
-        claims=stated_claims,
-        assumes=tuple(assumes),
+        parties=statements.party,
+        exposures=statements.exposure,
+        claims=claims,
+        assumes=tuple(dict.fromkeys(text for each in subject.certificates.values() for text in each.assumes)),
         evidence=evidence,
-        kept=list_stored_data(spec, subject.with_tokens),
-        points=list_points(subject, stated_claims, evidence, facts),
-        registry=build_registry_entry(subject, stated_claims, facts),
-        record=subject.record,
+        kept=statements.kept,
+        points=statements.point,
+        registry=entry if spec.privacy.trust.promises else None,
+        record=record,
     )
 
 
-def _describe_questions(spec: Spec) -> Asked:
-    """Describe what the experiment asks of people and how."""
-    return Asked(
-        algorithm=spec.algorithm.name,
-        model=spec.privacy.model,
-        options=tuple(spec.options),
-        features=tuple(spec.features),
-        reward_low=spec.reward.low,
-        reward_high=spec.reward.high,
-        people=spec.planned_reports,
-        reports_per_person=spec.experiment.reports_per_person,
-        conversion_window=spec.experiment.conversion_window_seconds,
-    )
+def _render(name: str, values: dict[str, Any]) -> dict[str, Any]:
+    return tomllib.loads(render_toml(f"review/{name}.toml.j2", **values))
 
 
+_YAML_HEADER: Final = f"""\
+# An entry for the Differential Privacy Deployments Registry: registry.opendp.org.
+# {MISSING}, and the date 1900-01-01, stand where people have to say something.
+"""
+
+
+class _BlockTextDumper(yaml.SafeDumper):
+    """A YAML dumper that writes texts of several lines as blocks."""
+
+
+_BlockTextDumper.add_representer(
+    str,
+    lambda dumper, text: dumper.represent_scalar("tag:yaml.org,2002:str", text, style="|" if "\n" in text else None),
+)
 _CONTENTS: Final = (
     ("sees", "Who sees what"),
     ("promise", "The promise, and the risk that is left"),
@@ -150,55 +227,14 @@ _CONTENTS: Final = (
 
 def render_html(review: Review) -> str:
     """Render the review as a page."""
+    batches = [row for row in (*review.record.rounds, review.record.planned) if row is not None and row.honest]
     return render_page(
         "review.html",
         review=review,
         trust=trust_of(review.asked.model),
         contents=_CONTENTS,
-        summary=_summary_sentence(review),
-        parties=_struct_rows(review.parties),
-        verdicts=[
-            (
-                f"{claim.adversary}{f' ({claim.cohort})' if claim.cohort else ''}",
-                exact(claim.epsilon),
-                exact(claim.delta),
-                exact(float(f"{claim.recomputed_delta:.3g}")),
-                format_figure(claim.exact),
-                "yes" if claim.holds else "NO",
-                claim.proof,
-            )
-            for claim in review.claims
-        ],
-        attacks=[
-            (
-                attack.attack,
-                attack.mechanism,
-                "" if attack.epsilon is None else exact(attack.epsilon),
-                "" if attack.delta is None else exact(attack.delta),
-                "" if attack.lower_bound is None else f"{attack.lower_bound:z.3f}",
-                attack.samples,
-                attack.verdict,
-            )
-            for attack in (review.evidence.attacks if review.evidence else ())
-        ],
-        kept=[
-            (stored.where, stored.what, stored.until, stored.how, "software" if stored.decided else "people")
-            for stored in review.kept
-        ],
-        guesses=[
-            [(guess.candidates, percent(guess.blind), percent(guess.at_most)) for guess in claim.guesses]
-            for claim in review.claims
-        ],
-        crowd=_smallest_batch_clause(review),
-        registry=None if review.registry is None else format_yaml(review.registry),
-        unknown=_struct_rows(review.unknown),
-        said=[
-            (key.replace("_", " "), value if isinstance(value, str) else ", ".join(value))
-            for key, value in msgspec.structs.asdict(review.facts).items()
-            if value
-        ],
-        chosen=format_list(review.asked.options),
-        features=format_list(review.asked.features) or "no features",
+        smallest_batch=min(batches, key=lambda row: row.honest, default=None),
+        said={key: value for key, value in msgspec.structs.asdict(review.facts).items() if value},
     )
 
 
@@ -207,37 +243,11 @@ def write_pack(review: Review, folder: Path) -> list[Path]:
     open_folder(folder, "--out")
     texts = {
         "review.html": render_html(review),
-        "review.json": _format_json(to_builtins(review)),
-        "record.json": _format_json(to_builtins(review.record)),
+        "review.json": json.dumps(to_builtins(review), indent=2, ensure_ascii=False) + "\n",
+        "record.json": json.dumps(to_builtins(review.record), indent=2, ensure_ascii=False) + "\n",
     }
     if review.registry is not None:
-        texts["registry.yaml"] = format_yaml(review.registry)
+        texts["registry.yaml"] = review.registry_yaml
     for name, text in texts.items():
         (folder / name).write_text(text, encoding="utf-8")
     return [folder / name for name in texts]
-
-
-def _format_json(value: Any) -> str:
-    return json.dumps(value, indent=2, ensure_ascii=False) + "\n"
-
-
-def _summary_sentence(review: Review) -> str:
-    """Say in a sentence what is promised and whether all claims hold."""
-    trust, first_claim = trust_of(review.asked.model), review.claims[0]
-    if first_claim.epsilon is None:
-        return f"Nothing is promised to a person: the server sees {trust.sees}."
-    state = "All claims were recomputed and hold" if review.holds else "NOT EVERYTHING HOLDS: see the sections below"
-    return f"{format_promise({claim.cohort: claim for claim in reversed(review.claims)})}. {state}."
-
-
-def _struct_rows(structs: Iterable[msgspec.Struct]) -> list[tuple[Any, ...]]:
-    return [msgspec.structs.astuple(struct) for struct in structs]
-
-
-def _smallest_batch_clause(review: Review) -> str:
-    """Return the honest reports of the smallest batch as text; empty if the promise needs no honest reports."""
-    rows = [row for row in (*review.record.rounds, review.record.planned) if row is not None and row.honest]
-    if not rows:
-        return ""
-    smallest = min(rows, key=lambda row: row.honest)
-    return f"{smallest.honest:,} honest reports in a batch of {smallest.batch_size:,}, the smallest"

@@ -261,7 +261,7 @@ def _find_detectable_effect(choice: VariedSpec, n_participants: int, single: flo
 
 def write_sentences(expected: Expectation) -> list[str]:
     """Write the main expected results of an experiment, and the basis of the figures."""
-    own_row, unit = expected.own_row, choose_unit(expected)
+    unit = choose_unit(expected)
     min_runs, max_runs = min(row.runs for row in expected.rows), max(row.runs for row in expected.rows)
     cut_rows = [row for row in expected.rows if row.is_cut_short]
     return render_paragraphs(
@@ -269,11 +269,8 @@ def write_sentences(expected: Expectation) -> list[str]:
         {"reward": unit.write},
         found=expected,
         unit=unit,
-        arm=repr(expected.single_option),
-        promise=_describe_promise(own_row),
-        no="no sure" if own_row.gain > 0 else "no",
-        so_far=f" within the first {own_row.learned_from:,} people" if own_row.is_cut_short else "",
-        test=_suggest_test(expected, unit),
+        trust=TRUST[expected.own_row.model],
+        differ=expected.single - expected.worst > _ROUNDING_ERROR * abs(expected.best),
         runs=f"{max_runs} run{'s' * (max_runs > 1)}" if min_runs == max_runs else f"{min_runs} to {max_runs} runs",
         n_cut=len(cut_rows),
         shortest=min(cut_rows, key=lambda row: row.learned_from / row.reach, default=None),
@@ -311,29 +308,3 @@ class Unit:
         scaled_difference = self.differences * factor
         digits = 1 - math.floor(math.log10(scaled_difference)) if scaled_difference > 0 else 2
         return f"{factor * value:z,.{min(6, max(int(self.is_rate), digits))}f}"
-
-
-def _describe_promise(row: ExpectedRow) -> str:
-    """Say whom a row's promise trusts, with its epsilon."""
-    trust = TRUST[row.model]
-    if row.epsilon is None:
-        return "and no privacy"
-    trusted = "a curator" if trust.curated else "a shuffler" if trust.batched else "no trust in anybody"
-    return f"epsilon {row.epsilon:g} and {trusted}"
-
-
-def _suggest_test(expected: Expectation, unit: Unit) -> str:
-    """Compare how much arms differ with what a test of two finds, and suggest the test if it finds that."""
-    row, difference = expected.own_row, expected.single - expected.worst
-    if difference <= _ROUNDING_ERROR * abs(expected.best):
-        return "On average all options are equal."
-    differ = f"The best and the worst option differ by {unit.points(difference)} here"
-    if row.detectable is None:
-        unknown = "the plan of a trial says from which difference on it finds one"
-        remedy = "a test of so few finds no difference either: raise the number of people or epsilon"
-        return f"{differ}, and {remedy if unit.is_rate else unknown}."
-    finds = f"a test of two with as many people finds {unit.points(row.detectable)} or more"
-    if row.detectable <= difference:
-        return f"{differ}, and {finds}: test one option against another instead."
-    n_needed = float(f"{row.people * (row.detectable / difference) ** 2:.1g}")
-    return f"{differ}, but {finds}: it takes about {n_needed:,.0f} people, or a larger epsilon, to see that."

@@ -2,8 +2,9 @@
 
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from math import inf
 from typing import Any, Final, TypeAlias
 
@@ -12,6 +13,7 @@ import msgspec
 from privateer_core.answer.facts import Table
 from privateer_core.errors import SpecError
 from privateer_core.spec.spec import Spec
+from privateer_lab.pages.templates import render_paragraphs
 from privateer_lab.planning.expectation.choices import (
     CORRECTED_EFFECT_COLUMN,
     SEGMENT_COLUMN,
@@ -105,11 +107,6 @@ def _run_task(index: int, choice: VariedSpec, seed: int, seconds: float, parent:
     return _TaskRun(index, seed, choice.play(seed, min(seconds_left, _MAX_RUN_SHARE * seconds)))
 
 
-_MAX_SHOWN: Final = 6
-"""Most segments that a sentence names."""
-_EQUAL_SIZES: Final = ", if all segments have as many people"
-_MIN_RATIO: Final = 1.005
-"""Smallest ratio of effects with and without correction that is mentioned."""
 _MAX_FURTHER_SHARE: Final = 0.25
 """Largest share of the time for plans of further promises."""
 
@@ -129,7 +126,7 @@ def plan_tests(
     other_variants = [variant for variant in promises if variant not in first]
     if plans and mean_seconds * len(other_variants) <= _MAX_FURTHER_SHARE * seconds:
         plans += plan_effects(other_variants, jobs, backend)
-    empty = find_empty_segments(choices[0].spec) if plans else set()
+    empty = _find_empty_segments(choices[0].spec) if plans else set()
 
     def drop_empty_segments(table: Table) -> Table:
         rows = tuple(row for row in table.rows if table.names[0] != SEGMENT_COLUMN or row[0] not in empty)
@@ -138,58 +135,33 @@ def plan_tests(
     return drop_infinity({**plan, "tables": [*map(drop_empty_segments, plan["tables"])]} for plan in plans)
 
 
-def find_empty_segments(spec: Spec) -> set[str]:
+def _find_empty_segments(spec: Spec) -> set[str]:
     """Return the names of segments without participants of the spec."""
     return {name for name, share in find_segment_shares(spec).items() if not share}
 
 
-def describe_tests(spec: Spec, plans: Sequence[dict[str, Any]]) -> Iterator[str]:
+def describe_tests(spec: Spec, plans: Sequence[dict[str, Any]]) -> list[str]:
     """Describe the least effects of plans, the spec's own first, segments without any, and remedies, if any."""
     rows = [(plan, find_least_effects(plan["tables"])) for plan in plans]
     if not rows or not rows[0][1]:
-        return
+        return []
     (_, effects), *others = rows
-    count = f"{getattr(spec.experiment, spec.people_key):,}"
-    words = [f"{segment}: {_format_effect(spec, value)}" for segment, value in effects.items() if value is not None]
-    if words:
-        rest = f"; and {len(words) - _MAX_SHOWN} more below" if len(words) > _MAX_SHOWN else ""
-        is_unknown = len(effects) > 1 and has_unstated_shares(spec) and not spec.population
-        sizes = f"sizes on{_EQUAL_SIZES}" if is_unknown else "sizes on"
-        yield f"With {count} people this test finds effects from these {sizes}: {'; '.join(words[:_MAX_SHOWN])}{rest}."
-        yield from _describe_correction(effects, find_least_effects(plans[0]["tables"], CORRECTED_EFFECT_COLUMN))
-    if len(words) < len(effects):
-        exact = next((least_effects for entry, least_effects in others if entry["epsilon"] is None), effects)
-        yield _say_no_effect(count, effects, exact)
-    if empty := sorted(find_empty_segments(spec)):
-        rest = f" and {len(empty) - _MAX_SHOWN} more" if len(empty) > _MAX_SHOWN else ""
-        yield f"Nobody of these people is in {', '.join(empty[:_MAX_SHOWN])}{rest}."
-    for plan, least_effects in others:
-        label = f"Under {plan['model']} at epsilon {plan['epsilon']:g}" if plan["epsilon"] else "Without privacy"
-        smallest = min((value for value in least_effects.values() if value is not None), default=None)
-        finding = "it finds none" if smallest is None else f"the smallest is {_format_effect(spec, smallest)}"
-        yield f"{label} {finding}."
-
-
-def _describe_correction(effects: Mapping[str, float | None], corrected: Mapping[str, float | None]) -> Iterator[str]:
-    """Describe how much larger effects must be under the correction for multiple tests, if at all."""
-    pairs = ((value, corrected[segment]) for segment, value in effects.items() if segment in corrected)
-    ratio = max((other / value for value, other in pairs if value and other), default=1.0)
-    if ratio > _MIN_RATIO:
-        yield (
-            "The own interval of each leaves out 0. Corrected for several effects, each is decided from up to "
-            f"{ratio:.3g} times that size on: the worst case of Holm, if all others are none."
-        )
-
-
-def _say_no_effect(count: str, effects: dict[str, float | None], exact: dict[str, float | None]) -> str:
-    """Describe segments without a detectable effect, and whether more participants alone would help."""
+    corrected = find_least_effects(plans[0]["tables"], CORRECTED_EFFECT_COLUMN)
+    pairs = [(value, corrected.get(segment)) for segment, value in effects.items()]
     hidden = [segment for segment, value in effects.items() if value is None]
-    rest = f" and {len(hidden) - _MAX_SHOWN} more" if len(hidden) > _MAX_SHOWN else ""
-    of_what = f", however large, of {', '.join(hidden[:_MAX_SHOWN])}{rest}" if len(hidden) < len(effects) else " at all"
-    helps = "raise experiment.horizon, or have fewer segments or arms"
-    if any(exact[segment] is not None for segment in hidden):
-        helps = f"raise privacy.epsilon or {helps.removeprefix('raise ')}"
-    return f"With {count} people this test can find no effect{of_what}: {helps}."
+    exact = next((least for plan, least in others if plan["epsilon"] is None), effects)
+    return render_paragraphs(
+        "planned_test.txt",
+        {"effect": partial(_format_effect, spec)},
+        people=getattr(spec.experiment, spec.people_key),
+        sizes={segment: value for segment, value in effects.items() if value is not None},
+        has_unknown_shares=len(effects) > 1 and has_unstated_shares(spec) and not spec.population,
+        ratio=max((other / value for value, other in pairs if value and other), default=1.0),
+        hidden=hidden,
+        helped_by_epsilon=any(exact[segment] is not None for segment in hidden),
+        empty=sorted(_find_empty_segments(spec)),
+        others=others,
+    )
 
 
 def _format_effect(spec: Spec, value: float) -> str:

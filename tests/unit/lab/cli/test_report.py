@@ -38,7 +38,7 @@ from privateer_lab.audit.whole_experiments import make_contributions
 from privateer_lab.cli.command_line import main
 from privateer_lab.pages.report import ReportFindings, list_warnings, render_html, summary_paragraph
 from privateer_lab.pages.review.subject import ExperimentStanding
-from privateer_lab.render import report_pictures
+from privateer_lab.render.policy_pictures import draw_policy
 from privateer_lab.render.tables import part_tables
 from privateer_lab.services.demo import demo_spec
 from privateer_lab.services.processes import Services, free_port, run_services
@@ -101,15 +101,15 @@ def test_every_algorithm_has_a_report(name: str) -> None:
     assert page.images
 
 
-def test_a_map_has_every_bin_and_a_text_for_screen_readers() -> None:
-    findings = report_of(make_spec({"experiment.horizon": 20_000}))
-    bins = findings.policy.shows.bins
-    picture = report_pictures.draw_policy(findings.policy.shows, findings.spec)
+def test_a_map_has_the_area_of_each_arm_for_screen_readers() -> None:
+    halves = (
+        ArmsOfBin((0.0, 0.0), (0.25, 1.0), (), {"arm-0": 1.0}),
+        ArmsOfBin((0.25, 0.0), (1.0, 1.0), (), {"arm-1": 1.0}),
+    )
+    picture = draw_policy(BinShares(("x1", "x2"), halves), make_spec())
     body = base64.b64decode(picture.source.partition(",")[2]).decode()
     assert body.startswith("<?xml")
-    assert f"{len(bins)} bins" in picture.title
-    counted = [int(word) for word in re.findall(r" in (\d+)", picture.title)]
-    assert sum(counted) == len(bins) > 1
+    assert picture.description == "A map, x1 across and x2 up: arm-0 on 25%, arm-1 on 75%."
 
 
 def test_tables_write_bins_as_people_do_from_left_to_right() -> None:
@@ -149,13 +149,9 @@ def test_estimates_name_people_by_the_values_that_they_have() -> None:
     assert titled.rows[0]["a"] == "0.500 (0.300 to 0.700)"
 
 
-def test_shares_of_the_space_leave_out_impossible_contexts() -> None:
-    policy = shows(
-        ArmsOfBin((0.0, 0.0, 0.0), (1.0, 0.5, 1.0), (), {"a": 1.0}),
-        ArmsOfBin((0.5, 0.5, 0.0), (1.0, 1.0, 1.0), (), {"b": 1.0}),
-        columns=("x1", "x1 is missing", "x2"),
-    )
-    assert "a 67%, b 33%" in report_pictures.draw_policy(policy.shows, make_spec()).title
+def test_a_map_has_nobody_where_there_is_no_bin() -> None:
+    policy = shows(ArmsOfBin((0.0, 0.0), (1.0, 0.5), (), {"arm-0": 1.0}), columns=("x1", "x2"))
+    assert "arm-0 on 50%." in draw_policy(policy.shows, make_spec()).description
 
 
 def test_no_mean_is_beyond_the_bounds_of_rewards() -> None:
@@ -171,8 +167,7 @@ def test_thousands_of_bins_are_a_small_picture() -> None:
         for i in range(sides)
         for j in range(sides)
     ]
-    picture = report_pictures.draw_policy(BinShares(("x", "y"), tuple(bins)), make_spec())
-    assert picture.source.startswith("data:image/png")
+    picture = draw_policy(BinShares(("x1", "x2"), tuple(bins)), make_spec())
     assert len(picture.source) < 400_000
 
 
@@ -254,7 +249,7 @@ def test_a_fact_that_is_not_known_has_no_row() -> None:
 def test_estimates_are_a_table_unless_they_are_effects() -> None:
     rows = ("a", 0.512, 0.4, 0.6), ("b", 0.2, 0.1, 0.3)
     page = check(render_html(report_of(make_spec(), answer=answer_of(*rows)), "http://127.0.0.1:8000"))
-    assert "estimates name value low high a 0.512 0.4 0.6 b 0.2 0.1 0.3" in " ".join(page.text.split())
+    assert "confidence name value low high a 0.512 0.4 0.6 b 0.2 0.1 0.3" in " ".join(page.text.split())
     mixed = msgspec.structs.replace(answer_of(*rows), effects=(BETTER,))
     assert "0.512" not in check(render_html(report_of(make_spec(), answer=mixed), "http://127.0.0.1:8000")).text
 

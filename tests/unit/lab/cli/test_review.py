@@ -18,7 +18,6 @@ from privateer_core.privacy.risk import assess_risks
 from privateer_core.privacy.trust import TRUST
 from privateer_lab.pages.review.document import Review, make_review, render_html, write_pack
 from privateer_lab.pages.review.evidence import list_audit_targets, read_audit, run_audit
-from privateer_lab.pages.review.statements import describe_mechanisms, format_yaml, list_stored_data
 from privateer_lab.pages.review.subject import MISSING, ExperimentStanding, Facts, Subject, read_facts, to_builtins
 from privateer_lab.render.words import percent
 from tests.documents import schemas
@@ -118,7 +117,7 @@ def test_the_registry_has_its_fields_and_only_known_ones(name: str, rounds: int)
     if review.registry is None:
         assert "no differential privacy to register" in render_html(review)
         return
-    entry = yaml.safe_load(format_yaml(review.registry))
+    entry = yaml.safe_load(review.registry_yaml)
     assert entry == review.registry
     deployment, privacy = entry["deployment"], SPECS[name].privacy
     assert set(entry) == {"url_slug", "status", "tier", "deployment"}
@@ -160,18 +159,20 @@ def test_the_mechanisms_are_named_and_in_words(name: str, rounds: int) -> None:
 
 
 def test_every_mechanism_has_words() -> None:
-    planned = subject_of(next(iter(SPECS)), 2).record
+    subject = subject_of(next(iter(SPECS)), 2)
     for kind in MECHANISMS:
         tag = str(kind.__struct_config__.tag)
-        rows = [msgspec.structs.replace(row, mechanism={"type": tag}) for row in planned.rounds]
-        description = describe_mechanisms(msgspec.structs.replace(planned, rounds=tuple(rows)), has_guarantee=True)
-        assert description.startswith(f"{tag}: ")
-        assert "see docs" not in description
+        rows = tuple(msgspec.structs.replace(row, mechanism={"type": tag}) for row in subject.record.rounds)
+        record = msgspec.structs.replace(subject.record, rounds=rows)
+        review = make_review(msgspec.structs.replace(subject, record=record), None, Facts())
+        [point] = [point for point in review.points if point.question.startswith("Which mechanisms")]
+        assert point.answer.startswith(f"Mechanisms: {tag}: ")
+        assert "see docs" not in point.answer
 
 
 def test_stored_things_follow_the_trust_model() -> None:
-    for spec in SPECS.values():
-        places = {place.where: place for place in list_stored_data(spec)}
+    for name, spec in SPECS.items():
+        places = {place.where: place for place in review_of(name).kept}
         assert ("shuffler: reports" in places) == spec.privacy.trust.shuffled
         assert ("records" in places["server: open round"].what) == spec.privacy.trust.curated
         assert places["server: keys"].until == "the round closes"
@@ -198,7 +199,7 @@ def test_a_missing_fact_is_unknown_and_names_who_has_to_state_it(tmp_path: Path)
     basic = full.registry["deployment"]["basic"]
     assert (basic["publication_date"], basic["data_curators"]) == ("2026-11-01", ["Example GmbH"])
     assert "Art. 6(1)a" in check(render_html(full)).text
-    gaps = [line for line in format_yaml(full.registry).splitlines() if MISSING in line and not line.startswith("#")]
+    gaps = [line for line in full.registry_yaml.splitlines() if MISSING in line and not line.startswith("#")]
     assert len(gaps) == 2  # sources, and how settings were tuned
 
 
