@@ -11,8 +11,7 @@ from privateer_core.serving.store import copies
 from privateer_core.serving.store.database import create_sql
 from privateer_issuer.store import DATABASE as ISSUER
 from privateer_issuer.store import FILE as ISSUER_FILE
-from privateer_server.data import KEYS_FOLDER
-from privateer_server.publication_log import IDENTITY_FILE
+from privateer_server.data import IDENTITY_FILE, KEYS_FOLDER
 from privateer_server.store.backup import _TABLES
 from privateer_server.store.schema import JOURNAL_FILE, JOURNAL_SCHEMA, STORE_FILE, STORE_SCHEMA
 from privateer_server.store.schema import JOURNAL_KIND as JOURNAL

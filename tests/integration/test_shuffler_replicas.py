@@ -19,7 +19,7 @@ from privateer_core.wire.keys import load_or_create_key
 from privateer_core.wire.publication import decode_publication, split_bytes
 from privateer_core.wire.token import authorization
 from privateer_shuffler.app import create_app
-from privateer_shuffler.pool import shared_round
+from privateer_shuffler.pool import shared_store
 from privateer_shuffler.pool.pool import Label
 from privateer_shuffler.pool.store import LastPublication
 from privateer_shuffler.pool.uploads import PoolReceipt
@@ -306,9 +306,9 @@ async def test_a_batch_in_order_of_arrival_is_caught(shared: SharedShufflers, mo
             yield at.to_bytes(16)
 
     numbers = as_they_came()
-    honest = shared_round.keyed_hash
+    honest = shared_store.keyed_hash
     assert honest(b"one", b"k") != honest(b"two", b"k")
-    monkeypatch.setattr(shared_round, "keyed_hash", lambda *_: next(numbers))
+    monkeypatch.setattr(shared_store, "keyed_hash", lambda *_: next(numbers))
     async with order_of_arrival(shared, 20) as orders:
         assert p_value_of_independence(orders) < FALSE_ALARM
 

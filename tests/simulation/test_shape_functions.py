@@ -11,7 +11,7 @@ from privateer_core.algorithms import parse_spec
 from privateer_core.answer.policy_view import Shapes
 from privateer_lab.simulation.scores import encode_contexts
 from privateer_lab.simulation.simulation import Simulation
-from privateer_server.algorithms.additive.shape_functions import CellShares, build_shapes
+from privateer_server.algorithms.additive.terms_learner import CellShares, build_shapes
 
 pytestmark = pytest.mark.nightly
 

@@ -9,7 +9,7 @@ from typing import Any
 from privateer_core.serving.store.leases import Leases
 from privateer_shuffler import app
 from privateer_shuffler.delivery import Upstream
-from privateer_shuffler.pool.shared_round import SharedRound
+from privateer_shuffler.pool.shared_store import SharedRound
 
 _RNG = random.Random(os.getpid())
 _CHANCE = float(os.environ.get("PRIVATEER_TEST_DEATHS", "0"))

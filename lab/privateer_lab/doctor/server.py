@@ -20,8 +20,7 @@ from privateer_lab.doctor import credentials
 from privateer_lab.doctor.checkup import MIB, RESTORE, UNREADABLE, Checkup, Level
 from privateer_lab.doctor.places import NAME_REMEDY, Listeners, fetch_listed_keys
 from privateer_server.algorithms import LEARNERS, learner_for
-from privateer_server.data import KEYS_FOLDER
-from privateer_server.publication_log import IDENTITY_FILE
+from privateer_server.data import IDENTITY_FILE, KEYS_FOLDER
 from privateer_server.rounds.agreement import Agreement, KeyFindings, compare_store_and_journal
 from privateer_server.settings import ServerSettings
 from privateer_server.store import schema

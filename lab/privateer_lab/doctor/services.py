@@ -37,7 +37,7 @@ from privateer_lab.doctor.places import (
     fetch_or_none,
 )
 from privateer_lab.doctor.server import examine_server
-from privateer_server.publication_log import IDENTITY_FILE
+from privateer_server.data import IDENTITY_FILE
 from privateer_server.settings import ServerSettings
 from privateer_shuffler.pool.pool import Label
 from privateer_shuffler.pool.round_file import REPAIR, ROUND_DATABASE, SUFFIX, read_label

@@ -1,7 +1,6 @@
 """Control routes of experiments: create, list, policy, answer, state, history, privacy, risk; and their long polls."""
 
 import asyncio
-from collections.abc import Callable
 from functools import lru_cache
 from typing import Annotated, Any, Final
 
@@ -32,81 +31,48 @@ from privateer_server.store.store import Store
 MAX_POLLS: Final = 128  # the number of concurrent long polls of the public: a few of the public listener's connections
 
 
-class LimitedConnection:
-    """The connection of a long poll."""
-
-    def __init__(self) -> None:
-        self.is_open = True  # False once another sender has replaced the long poll
-        self.on_loss: Callable[[], object] = lambda: None  # called then: the long poll ends at once
-
-
-class ConnectionLimit:
-    """The open long polls of a listener, by sender.
-
-    At the limit the oldest long poll of the sender with the most is closed, unless the new sender would then have
-    as many. So a single sender cannot exclude others.
-    """
-
-    def __init__(self, max_connections: int) -> None:
-        self._max_connections = max_connections
-        self._by_sender: dict[str, dict[LimitedConnection, None]] = {}
-
-    def __len__(self) -> int:
-        return sum(map(len, self._by_sender.values()))
-
-    def acquire(self, sender: str) -> LimitedConnection:
-        """Open a connection for a sender, or raise an error at the limit."""
-        if len(self) >= self._max_connections:
-            self._close_oldest(sender)
-        connection = LimitedConnection()
-        self._by_sender.setdefault(sender, {})[connection] = None
-        return connection
-
-    def release(self, sender: str, connection: LimitedConnection) -> None:
-        """Remove the connection of a sender; it may be removed already."""
-        connection.is_open = False
-        sender_connections = self._by_sender.get(sender, {})
-        sender_connections.pop(connection, None)
-        if not sender_connections:
-            self._by_sender.pop(sender, None)
-
-    def _close_oldest(self, sender: str) -> None:
-        """Close the oldest poll of the sender with the most; refuse the new sender if that is no fairer."""
-        greediest = max(self._by_sender, key=lambda name: len(self._by_sender[name]))
-        if len(self._by_sender[greediest]) <= len(self._by_sender.get(sender, ())) + 1:
-            raise Unavailable("too many requests wait", remedy="ask without waiting, or try again later")
-        oldest = next(iter(self._by_sender[greediest]))
-        self.release(greediest, oldest)
-        oldest.on_loss()
-
-
 class Polls:
-    """The long polls under way.
+    """The long polls under way: each holds a connection, so those of the public are limited, with fair shares.
 
-    A long poll holds a connection, so the number of concurrent long polls of the public is limited, with fair shares of
-    senders. A request beyond the limit is answered at once, as is a long poll that is replaced; both are sent again.
+    At the limit the oldest long poll of the sender with the most is answered, unless the new sender would then have as
+    many, who is answered at once instead. So no sender can exclude others; an answered request is sent again.
     Shufflers use the private listener, without a limit.
     """
 
-    def __init__(self, max_strangers: int = MAX_POLLS) -> None:
-        self._limit = ConnectionLimit(max_strangers)
+    def __init__(self, max_polls: int = MAX_POLLS) -> None:
+        self._max_polls = max_polls
+        self._by_sender: dict[str, dict[asyncio.Future[None], None]] = {}  # the oldest first
 
     async def wait(self, experiment: Experiment, seconds: float, sender: str | None) -> None:
         """Return once another round is published, the time is up, or at once beyond the limit; no sender: no limit."""
         if sender is None:
             await experiment.next_publication(seconds)
-            return
-        try:
-            connection = self._limit.acquire(sender)
-        except Unavailable:
-            return
-        waiter = asyncio.ensure_future(experiment.next_publication(seconds))
-        connection.on_loss = waiter.cancel
-        try:
-            await asyncio.wait({waiter})
-        finally:
-            waiter.cancel()
-            self._limit.release(sender, connection)
+        elif self._make_room(sender):
+            poll = asyncio.ensure_future(experiment.next_publication(seconds))
+            self._by_sender.setdefault(sender, {})[poll] = None
+            try:
+                await asyncio.wait({poll})
+            finally:
+                poll.cancel()
+                self._remove(sender, poll)
+
+    def _make_room(self, sender: str) -> bool:
+        """End the oldest poll of the sender with the most at the limit; return whether the new sender may wait."""
+        if sum(map(len, self._by_sender.values())) < self._max_polls:
+            return True
+        greediest, polls = max(self._by_sender.items(), key=lambda item: len(item[1]))
+        if len(polls) <= len(self._by_sender.get(sender, ())) + 1:
+            return False
+        oldest = next(iter(polls))
+        self._remove(greediest, oldest)
+        oldest.cancel()
+        return True
+
+    def _remove(self, sender: str, poll: asyncio.Future[None]) -> None:
+        polls = self._by_sender.get(sender, {})
+        polls.pop(poll, None)
+        if not polls:
+            self._by_sender.pop(sender, None)
 
 
 _MAX_JSON_BYTES: Final = 4 << 20  # enough for the vectors of thousands of actions

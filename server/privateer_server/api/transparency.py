@@ -16,7 +16,7 @@ from privateer_core.serving.token_gate import TokenGate
 from privateer_core.wire.identity import fingerprint
 from privateer_core.wire.token_keys import MEDIA_TYPE
 from privateer_core.wire.transparency_log import verifier_key
-from privateer_server.publication_log import PublicationLog
+from privateer_server.data import PublicationLog
 
 _TOKEN_KEY_RESPONSES: Final = describe_content(
     "The issuer's name, and the keys of this experiment.", MEDIA_TYPE, {"$ref": REF.format(name="Directory")}

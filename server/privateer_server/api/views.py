@@ -24,6 +24,7 @@ from privateer_server.experiments.changes import CHANGES, Change, Clone, SpecCha
 from privateer_server.experiments.executor import ChangeResult
 from privateer_server.experiments.experiment import Experiment
 from privateer_server.rounds.open_round import RoundFacts, read_decider, read_schedule
+from privateer_server.rounds.states import RoundState
 from privateer_server.store.records import LogLine, RoundRecord, ShufflerKey
 
 _cache: Final[WeakKeyDictionary[Experiment, tuple[tuple[bytes, bytes] | None, frozenset[Verb]]]] = WeakKeyDictionary()
@@ -125,7 +126,7 @@ def _build_row(stored: RoundRecord, terms: PlannedTerms, shuffler_key: ShufflerK
     return Row(
         version=stored.version,
         received=stored.received,
-        released=stored.taken and stored.received >= max(1, terms.honest),
+        released=stored.round_state is RoundState.CLOSED and stored.received >= max(1, terms.honest),
         batch_size=terms.batch_size,
         honest=terms.honest,
         mechanism=terms.mechanism,

@@ -18,8 +18,14 @@ from privateer_core.spec.categories import Ordinal
 from privateer_core.spec.columns import MISSING_PLACE, find_levels_in_boxes
 from privateer_core.spec.context import find_inhabited_boxes
 from privateer_core.spec.features import Feature
-from privateer_server.conclusions.feature_parts import FeaturePart, build_feature_parts
-from privateer_server.conclusions.rule_search import MIN_GAIN_KEPT, RuleList, SearchedRule, search_rules
+from privateer_server.conclusions.rule_search import (
+    MIN_GAIN_KEPT,
+    FeaturePart,
+    RuleList,
+    SearchedRule,
+    build_feature_parts,
+    search_rules,
+)
 from privateer_server.conclusions.texts import describe_parts
 
 _N_PARTICIPANTS: Final = 4096

@@ -10,7 +10,7 @@ from privateer_core.answer.facts import Among, Between, Condition, Level
 from privateer_core.errors import printable
 from privateer_core.portable import round_up
 from privateer_core.spec.spec import Spec
-from privateer_server.conclusions.feature_parts import FeaturePart
+from privateer_server.conclusions.rule_search import FeaturePart
 
 _MAX_DECIMALS: Final = 6
 _MIN_SINGLE_DIGIT: Final = 3  # a leading digit below this is followed by a second digit

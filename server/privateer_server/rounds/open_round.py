@@ -127,11 +127,6 @@ class OpenRound:
         return RoundEvent.REPORTED
 
     @property
-    def is_taking_reports(self) -> bool:
-        """Whether reports are counted: the round is open, and has participants."""
-        return self.state is RoundState.OPEN and self.round.batch_size > 0
-
-    @property
     def is_unlearned(self) -> bool:
         """Whether the round is over and the next round is not open: closing is under way, or has failed."""
         return self.state is not RoundState.OPEN and self.round.batch_size > 0
@@ -263,13 +258,12 @@ def build_round_record(current: OpenRound, decryptor: Decryptor | None) -> Round
         batch_size=current.round.batch_size,
         seen=step.n_reported,
         received=current.received,
-        taken=current.state is RoundState.CLOSED,
+        round_state=current.state,
         digest=current.digest,
         facts=encode(facts),
         publication=current.publication,
         state=encode(step.state),
         total=decryptor.encrypt_sums(encode(current.total), current.digest) if decryptor else b"",
-        given_up=current.state is RoundState.GIVEN_UP,
     )
 
 

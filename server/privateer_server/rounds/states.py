@@ -45,8 +45,3 @@ NEXT: Final[Mapping[tuple[RoundState, RoundEvent], RoundState]] = {
     (_S.CLOSED, _E.PUBLISHED): _S.LEARNED,
     (_S.GIVEN_UP, _E.PUBLISHED): _S.MISSED,
 }
-
-
-def read_state(is_closed: bool, is_given_up: bool) -> RoundState:
-    """Return the state of a last round from its two stored flags."""
-    return _S.GIVEN_UP if is_given_up else _S.CLOSED if is_closed else _S.OPEN

@@ -220,7 +220,8 @@ class RoundPublisher:
     def commit(self, closed: OpenRound, entry: JournalEntry) -> RoundUpdate:
         """Store the recorded round after ``closed``, and destroy the closed round's key."""
         facts = closed.round
-        change = RoundUpdate(facts.experiment, facts.version, taken=entry.taken, following=entry.following)
+        state = RoundState.CLOSED if entry.taken else RoundState.GIVEN_UP
+        change = RoundUpdate(facts.experiment, facts.version, state=state, following=entry.following)
         self._store.commit([change])
         self._keys.destroy(facts.public_key)
         return change
@@ -293,5 +294,9 @@ def give_up_reason(last: RoundRecord, entry: JournalEntry | None) -> str:
     if is_current and entry.shut and last.round_state is RoundState.OPEN:
         return "an earlier copy of the database was put back, which has no longer the round's last batch"
     # A round's counted reports are in the database before its end is in the journal.
-    is_closing = (entry.closed, entry.received, entry.taken) == (last.digest, last.received, last.taken)
+    is_closing = (entry.closed, entry.received, entry.taken) == (
+        last.digest,
+        last.received,
+        last.round_state is RoundState.CLOSED,
+    )
     return "" if is_current or is_closing else "an earlier copy of the database was put back"

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from privateer_core.experiment_status import Status
-from privateer_server.rounds.states import RoundState, read_state
+from privateer_server.rounds.states import RoundState
 
 TRANSIENT_ERRORS: Final = (OSError, sqlite3.OperationalError)
 """Errors of a store while a disk is full or slow: the same call may work later."""
@@ -29,8 +29,8 @@ class RoundRecord:
     batch_size: int
     seen: int  # participants of the same cohort whose reports were decrypted in earlier rounds
     received: int  # participants whose reports are counted
-    # whether the round takes no more reports; the last round of an experiment may be taken and not yet learned from
-    taken: bool
+    # of the last round; earlier rounds are ``CLOSED`` if they were learned from, else ``GIVEN_UP``
+    round_state: RoundState
     digest: bytes
     # facts of the round for the history and the privacy record (`privateer_server.rounds.open_round.RoundFacts`),
     # encoded
@@ -42,12 +42,6 @@ class RoundRecord:
     # (`privateer_server.intake.decryption.Decryptor.encrypt_sums`); its reports are in parts (`RoundUpdate`). Empty
     # once the next round is published, in a backup, and in a round without participants.
     total: bytes = field(repr=False)
-    given_up: bool = False  # whether the round takes no more reports, and nothing is learned from its reports
-
-    @property
-    def round_state(self) -> RoundState:
-        """The state of the round, if it is the last round."""
-        return read_state(self.taken, self.given_up)
 
 
 @dataclass(frozen=True)
@@ -185,9 +179,7 @@ class RoundUpdate:
     experiment: str
     version: int  # the round
     counted: int = 0  # participants whose reports it counts
-    # taken, given_up: whether the round takes no more reports from now on, and why
-    taken: bool = False
-    given_up: bool = False
+    state: RoundState = RoundState.OPEN  # that of the round from now on
     # part, total: the name of a partial sum of the round, and its current value; None if unchanged. Each process
     # writes a part of its own, so that processes can count for the same round concurrently.
     part: bytes = b""
@@ -197,7 +189,7 @@ class RoundUpdate:
     refused: Mapping[str, int] = field(default_factory=dict)  # reports turned away by reason
     # the answers to a shuffler's batches, by the digests of these
     answers: Mapping[bytes, bytes] = field(default_factory=dict)
-    # the next round, if the change closes this round; ``taken`` then says whether this round was learned from
+    # the next round, if the change closes this round; ``state`` then says whether this round was learned from
     following: RoundRecord | None = None
     tokens: Sequence[TokenRow] = field(default=(), repr=False)  # upload tokens of its reports
     closer: ShufflerKey | None = None  # the shuffler of the batch that the change counts, if any

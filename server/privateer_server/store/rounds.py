@@ -137,9 +137,10 @@ CHANNEL: Final = "privateer"
 _PUBLISH_LOCK: Final = 2
 """Positions in the public log have no gap: the transaction with the next position locks the log until it commits."""
 _UPDATE_COUNT: Final = DriverStatement("""
-UPDATE rounds SET received = received + :counted, taken = taken OR :taken, given_up = given_up OR :given_up
+UPDATE rounds SET received = received + :counted,
+round_state = CASE round_state WHEN 'open' THEN :state ELSE round_state END
 WHERE experiment = :experiment AND version = :version
-AND (NOT :counts OR NOT (taken OR given_up)) AND (NOT :is_limited OR received + :counted <= batch_size)
+AND (NOT :counts OR round_state = 'open') AND (NOT :is_limited OR received + :counted <= batch_size)
 """)
 _UPSERT_PART: Final = DriverStatement("""
 INSERT INTO parts VALUES (:experiment, :version, :part, :total)
@@ -185,8 +186,7 @@ class RoundWriter:
         key = {"experiment": change.experiment, "version": change.version}
         parameters = {
             "counted": change.counted,
-            "taken": change.taken,
-            "given_up": change.given_up,
+            "state": change.state.value,
             "counts": bool(change.counted),
             # Only a shuffler's batches may hold more participants than the round invited.
             "is_limited": bool(change.counted and not change.answers),
@@ -221,7 +221,7 @@ class RoundWriter:
         digest_query = select(tables.ROUNDS.c.digest).where(in_round(tables.ROUNDS, name, following.version))
         if db.execute(digest_query).scalar_one_or_none() == following.digest:
             return
-        closed_values = {"taken": change.taken, "given_up": not change.taken, "state": b"", "total": b""}
+        closed_values = {"round_state": change.state, "state": b"", "total": b""}
         db.execute(update(tables.ROUNDS).where(in_round(tables.ROUNDS, *closed_key)).values(closed_values))
         for table in (tables.PARTS, self._ids.table):
             db.execute(delete(table).where(in_round(table, *closed_key)))

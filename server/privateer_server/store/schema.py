@@ -4,10 +4,10 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from sqlalchemy import (
-    Boolean,
     Column,
     DateTime,
     Double,
+    Enum,
     ForeignKey,
     Identity,
     Index,
@@ -26,6 +26,7 @@ from privateer_core.serving.store.leases import leases_table
 from privateer_core.serving.store.sqlite import FileKind
 from privateer_core.serving.store.store_key import seal_table
 from privateer_core.serving.store.token_table import spent_tokens_table
+from privateer_server.rounds.states import RoundState
 
 STORE_FILE: Final = "server.db"
 JOURNAL_FILE: Final = "journal.db"
@@ -69,9 +70,8 @@ ROUNDS: Final = Table(
     _STORE,
     Column("experiment", Text, ForeignKey("experiments.name"), nullable=False),
     *map(_integer, ("version", "batch_size", "seen", "received")),
-    Column("taken", Boolean, nullable=False),
+    Column("round_state", Enum(RoundState, native_enum=False, values_callable=list), nullable=False),
     *map(_blob, ("digest", "facts", "publication", "state", "total")),
-    Column("given_up", Boolean, nullable=False),
     UniqueConstraint("experiment", "version"),
 )
 PARTS: Final = _round_table("parts", _STORE, _blob("part"), _blob("total"), key=["part"])
@@ -162,8 +162,8 @@ _TABLES: Final = (
 )
 _JOURNAL_TABLES: Final = (PUBLICATIONS, DELETIONS, LOG_NAME, LOG_LEAVES)
 
-STORE_KIND: Final = FileKind(application=0x50525653, version=8, schema=(*_TABLES, JOINED_IDS), field="PRIVATEER_DATA")
-JOURNAL_KIND: Final = FileKind(application=0x5052564A, version=4, schema=_JOURNAL_TABLES, field="PRIVATEER_JOURNAL")
+STORE_KIND: Final = FileKind(application=0x50525653, version=9, schema=(*_TABLES, JOINED_IDS), field="PRIVATEER_DATA")
+JOURNAL_KIND: Final = FileKind(application=0x5052564A, version=5, schema=_JOURNAL_TABLES, field="PRIVATEER_JOURNAL")
 
-STORE_SCHEMA: Final = Schema("store", version=5, tables=(*_TABLES, SINGLE_IDS, LEASES))
-JOURNAL_SCHEMA: Final = Schema("journal", version=2, tables=(*_JOURNAL_TABLES, ORIGIN, KEYS, SIGNER, SEAL))
+STORE_SCHEMA: Final = Schema("store", version=6, tables=(*_TABLES, SINGLE_IDS, LEASES))
+JOURNAL_SCHEMA: Final = Schema("journal", version=3, tables=(*_JOURNAL_TABLES, ORIGIN, KEYS, SIGNER, SEAL))

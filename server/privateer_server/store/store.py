@@ -14,7 +14,7 @@ from privateer_core.serving.store.database import Database, insert
 from privateer_core.serving.store.leases import Leases
 from privateer_core.serving.store.sqlite import SqliteDatabase
 from privateer_core.serving.store.token_table import delete_expired
-from privateer_server.rounds.states import RoundState, read_state
+from privateer_server.rounds.states import RoundState
 from privateer_server.store.backup import open_copy
 from privateer_server.store.findings import StoreFindings, examine_store, read_last_backup
 from privateer_server.store.records import (
@@ -67,7 +67,7 @@ _LATEST: Final = select(func.max(_ROUNDS.c.version)).where(_ROUNDS.c.experiment 
 _SELECT_STATES: Final = (
     select(
         EXPERIMENTS.c.name,
-        *(ROUNDS.c[name] for name in ("version", "digest", "received", "taken", "given_up")),
+        *(ROUNDS.c[name] for name in ("version", "digest", "received", "round_state")),
         *(EXPERIMENTS.c[name] for name in ("plan", "shuffler", "released_at")),
         REFUSALS.c.reason,
         REFUSALS.c.count,
@@ -356,9 +356,8 @@ def _read_states(db: Connection, statement: Select[Any], **values: object) -> di
 
 
 def _state_from_row(row: list[Any], refused: Mapping[str, int]) -> ExperimentState:
-    version, digest, received, is_closed, is_given_up, encoded_plan, shuffler, released_at = row
-    state, plan = read_state(is_closed, is_given_up), decode(encoded_plan, Plan)
-    return ExperimentState(version, digest, received, state, plan, shuffler, released_at, refused)
+    *facts, encoded_plan, shuffler, released_at = row
+    return ExperimentState(*facts, decode(encoded_plan, Plan), shuffler, released_at, refused)
 
 
 def _read_parts(db: Connection, experiment: str, version: int) -> tuple[bytes, ...]:

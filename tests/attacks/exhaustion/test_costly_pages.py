@@ -15,7 +15,7 @@ from privateer_core.privacy.risk import assess_risks
 from privateer_core.privacy.terms import Terms, calibrate
 from privateer_core.spec.categories import Categorical
 from privateer_core.spec.features import Feature
-from privateer_server.conclusions.feature_parts import build_feature_parts
+from privateer_server.conclusions.rule_search import build_feature_parts
 from privateer_server.conclusions.rules import find_arm_rules, forecast_rewards
 
 # A stranger asks for the answer of the widest spec: while its rules are found, no other stranger gets a page.

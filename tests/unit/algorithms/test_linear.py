@@ -8,9 +8,14 @@ import numpy as np
 import pytest
 from scipy.stats import kstest
 
-from privateer_core.algorithms.linear.design_matrix import DesignMatrix, prior_moments
+from privateer_core.algorithms.linear.design_matrix import (
+    DesignMatrix,
+    joint_reports,
+    prior_moments,
+    second_moments,
+    unpack_moments,
+)
 from privateer_core.algorithms.linear.policy import LinearPolicy
-from privateer_core.algorithms.linear.reports import joint_reports, second_moments, unpack_moments
 from privateer_core.algorithms.linear.spec import LinearSpec
 from privateer_core.errors import InputError, Malformed, SpecError
 from privateer_core.mechanisms.vectors.vector_noise import CentralVectors

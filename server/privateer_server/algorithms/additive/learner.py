@@ -19,14 +19,15 @@ from privateer_server.algorithms import NewRound
 from privateer_server.algorithms.additive.long_levels import LevelTerms, LongCells, LongLevels
 from privateer_server.algorithms.additive.observed_round import (
     ObservedRound,
+    PartSums,
     SeparateTerms,
     best_questions,
     compute_edges,
     even_shares,
     independent_products,
+    noise_variance,
     optimal_question_shares,
 )
-from privateer_server.algorithms.additive.part_sums import PartSums, noise_variance
 from privateer_server.algorithms.additive.participant_shares import ArmShares, CellMasses
 from privateer_server.algorithms.additive.posterior import TermPosterior
 from privateer_server.algorithms.additive.shared_terms import MIN_ARMS_FOR_SHARED_TERMS, fit_shared_terms

@@ -15,7 +15,7 @@ from privateer_core.arrays import Array, Bools, pad_arms
 from privateer_core.primitives.contributions import CellHits
 from privateer_core.primitives.public_coins import UNIT
 from privateer_server.algorithms import NewRound
-from privateer_server.algorithms.additive.part_sums import hit_rates
+from privateer_server.algorithms.additive.observed_round import hit_rates
 from privateer_server.algorithms.additive.participant_shares import ArmShares, CellMasses
 from privateer_server.algorithms.additive.posterior import TermPosterior
 from privateer_server.algorithms.additive.shared_terms import SpikedTerms, fit_features

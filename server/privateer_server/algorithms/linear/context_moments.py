@@ -7,9 +7,14 @@ from typing import Final
 import numpy as np
 from scipy.special import ndtri
 
-from privateer_core.algorithms.linear.design_matrix import DesignMatrix, prior_moments
+from privateer_core.algorithms.linear.design_matrix import (
+    DesignMatrix,
+    directions,
+    prior_moments,
+    unpack_moments,
+    weights,
+)
 from privateer_core.algorithms.linear.policy import LinearPolicy
-from privateer_core.algorithms.linear.reports import directions, unpack_moments, weights
 from privateer_core.arrays import Array
 
 N_SIMULATED: Final = 1 << 15

@@ -8,9 +8,8 @@ from typing import Any, Final
 import numpy as np
 from typing_extensions import override
 
-from privateer_core.algorithms.linear.design_matrix import LINKS
+from privateer_core.algorithms.linear.design_matrix import LINKS, MOMENT_SCALE, PRODUCT_SCALE, unpack_moments
 from privateer_core.algorithms.linear.policy import LinearPolicy
-from privateer_core.algorithms.linear.reports import MOMENT_SCALE, PRODUCT_SCALE, unpack_moments
 from privateer_core.algorithms.linear.spec import LinearSpec
 from privateer_core.answer import Answer
 from privateer_core.answer.estimates import MeasuredRate

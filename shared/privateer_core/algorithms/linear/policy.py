@@ -7,9 +7,11 @@ from typing import Final, cast
 import numpy as np
 from typing_extensions import override
 
-from privateer_core.algorithms.linear.design_matrix import LINKS, DesignMatrix, Link
-from privateer_core.algorithms.linear.reports import (
+from privateer_core.algorithms.linear.design_matrix import (
+    LINKS,
     ClassAnalyzer,
+    DesignMatrix,
+    Link,
     combine_vectors,
     joint_reports,
     place_in_blocks,

@@ -8,8 +8,7 @@ from typing import Any, ClassVar, Final, Literal, Self
 from pydantic import Field, field_validator, model_validator
 from typing_extensions import override
 
-from privateer_core.algorithms.linear.design_matrix import LINKS, DesignMatrix
-from privateer_core.algorithms.linear.reports import count_moments
+from privateer_core.algorithms.linear.design_matrix import LINKS, DesignMatrix, count_moments
 from privateer_core.errors import SpecError
 from privateer_core.mechanisms.vectors.running_vectors import RunningVectors
 from privateer_core.mechanisms.vectors.vector_symbol import REPEATS_MAX

@@ -9,7 +9,7 @@ from typing_extensions import override
 
 from privateer_core.algorithms.trial.coin_questions import CoinQuestion, make_coin_layout
 from privateer_core.algorithms.trial.learned_slopes import LearnedSlope, adjust_values
-from privateer_core.algorithms.trial.segments import Segmentation
+from privateer_core.algorithms.trial.sections import Segmentation
 from privateer_core.algorithms.trial.spec import TrialSpec
 from privateer_core.answer.policy_view import ArmsOfGroup, GroupShares, PolicyView
 from privateer_core.arrays import Array, Bools, Coins, Ints

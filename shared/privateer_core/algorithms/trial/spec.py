@@ -11,8 +11,17 @@ from typing_extensions import override
 
 from privateer_core.algorithms.trial.coin_questions import CoinQuestion, make_coin_layout, make_coin_questions
 from privateer_core.algorithms.trial.learned_slopes import check_learnable_slopes
-from privateer_core.algorithms.trial.sections import ALPHA_FRACTIONS, SegmentsSection, TrialSection, planned_looks
-from privateer_core.algorithms.trial.segments import EVERYBODY, Segmentation, cross_names, make_factor, name_parts
+from privateer_core.algorithms.trial.sections import (
+    ALPHA_FRACTIONS,
+    EVERYBODY,
+    Segmentation,
+    SegmentsSection,
+    TrialSection,
+    cross_names,
+    make_factor,
+    name_parts,
+    planned_looks,
+)
 from privateer_core.answer.shares import is_unlisted
 from privateer_core.arrays import Array
 from privateer_core.errors import SpecError

@@ -13,12 +13,12 @@ from privateer_server.algorithms import learner_for
 from privateer_server.algorithms.additive import posterior
 from privateer_server.algorithms.additive.observed_round import (
     FeatureProducts,
+    PartSums,
     SeparateTerms,
     even_shares,
     independent_products,
     optimal_question_shares,
 )
-from privateer_server.algorithms.additive.part_sums import PartSums
 from privateer_server.algorithms.additive.participant_shares import ArmShares, CellMasses, simulate_terms
 from privateer_server.algorithms.additive.posterior import TermPosterior, WhitePosterior, build_kernels
 from tests.unit.algorithms.test_additive import spec_of

@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from privateer_core.algorithms.linear.design_matrix import DesignMatrix, prior_moments
-from privateer_core.algorithms.linear.reports import second_moments
+from privateer_core.algorithms.linear.design_matrix import DesignMatrix, prior_moments, second_moments
 from privateer_core.spec.columns import FLAG, NUMBER, code_block
 from privateer_server.algorithms.linear.context_moments import Contexts, build_frame, simulate_rows
 from privateer_server.algorithms.linear.posterior import _posterior_moments, _separate_scale_variances, fit_posterior

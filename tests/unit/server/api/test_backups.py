@@ -19,6 +19,7 @@ from privateer_core.serving.store.write_ahead_log import hold_log
 from privateer_server.api import backups as module
 from privateer_server.app import create_app
 from privateer_server.data import open_data
+from privateer_server.rounds.states import RoundState
 from privateer_server.settings import ServerSettings
 from privateer_server.store import backup as copying
 from privateer_server.store.records import RoundRecord, RoundUpdate, TokenRow
@@ -28,7 +29,9 @@ from tests.support.clocks import Hands
 from tests.support.servers import ADMIN
 from tests.support.stores import embedded_store
 
-FIRST = RoundRecord(1, 10, 0, 0, False, b"digest-1", b"{}", b"publication-1", b"state-1", b"sums of the beginning")
+FIRST = RoundRecord(
+    1, 10, 0, 0, RoundState.OPEN, b"digest-1", b"{}", b"publication-1", b"state-1", b"first sums"
+)
 IDS = [b"id of a report-" + bytes([number]) for number in range(5)]
 
 

@@ -56,7 +56,7 @@ def result(current: OpenRound, opener: Decryptor, seen_ids: set[bytes], requests
         for reply in answers
     ]
     filled, change = accumulator.build_update()
-    return [outcomes, accumulator.report_ids, accumulator.refused, change.counted, change.taken, encode(filled.total)]
+    return [outcomes, accumulator.report_ids, accumulator.refused, change.counted, change.state, encode(filled.total)]
 
 
 @pytest.mark.parametrize("good", [25, 60])

@@ -17,6 +17,7 @@ from privateer_server.intake.decryption import Decryptor
 from privateer_server.rounds import open_round
 from privateer_server.rounds.background_checks import Deadlines
 from privateer_server.rounds.open_round import open_first_round, open_round_after_miss
+from privateer_server.rounds.states import RoundState
 from privateer_server.store.rounds import RoundWriter
 from privateer_server.store.store import Store
 from tests.support.answers import fact
@@ -338,7 +339,7 @@ def test_a_closed_round_is_not_closed_again(clock: Hands) -> None:
         accumulator = Accumulator(current, set(), opener, clock)
         accumulator.close_if_due()
         after, change = accumulator.build_update()
-        assert (after, change.following, change.taken) == (current, None, False)
+        assert (after, change.following, change.state) == (current, None, RoundState.OPEN)
         assert not accumulator.should_close_round
 
 

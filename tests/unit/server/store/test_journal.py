@@ -8,11 +8,12 @@ from typing import Any
 import pytest
 
 from privateer_core.codec import decode, encode
+from privateer_server.rounds.states import RoundState
 from privateer_server.store.journal import Journal
 from privateer_server.store.records import JournalEntry, Leaf, LogLine, OutdatedState, RoundRecord
 from tests.support.stores import embedded_journal, shared_journal
 
-ROUND = RoundRecord(1, 10, 0, 0, False, b"one", b"{}", b"publication", b"state", b"total")
+ROUND = RoundRecord(1, 10, 0, 0, RoundState.OPEN, b"one", b"{}", b"publication", b"state", b"total")
 FIRST = JournalEntry("test", b"", 0, False, ROUND)
 SECOND = JournalEntry("test", b"one", 10, True, replace(ROUND, version=2, digest=b"two"))
 LEAVES = [Leaf("test", 1, b"one"), Leaf("other", 1, b"of other"), Leaf("test", 2, b"two")]

@@ -22,6 +22,7 @@ from privateer_core.serving.store.postgres import PostgresDatabase
 from privateer_server.data import Data, open_data
 from privateer_server.intake.decryption import REPORT_ID_SIZE
 from privateer_server.rounds.open_round import OpenRound, build_round_record, open_first_round
+from privateer_server.rounds.states import RoundState
 from privateer_server.rounds.succession import ClosedRound, RoundPublisher
 from privateer_server.settings import ServerSettings, read_settings
 from privateer_server.store.records import JournalEntry, Leaf, RoundRecord, RoundUpdate, TokenRow
@@ -197,7 +198,7 @@ def full_round(data: Data) -> OpenRound:
     assert opener is not None
     entry = RoundPublisher(data, SystemClock()).record(first, None)
     data.store.create("test", first.schedule.encoded_spec, entry.following)
-    data.store.commit([RoundUpdate("test", 1, 20, taken=True)])
+    data.store.commit([RoundUpdate("test", 1, 20, state=RoundState.CLOSED)])
     return first
 
 
@@ -280,7 +281,7 @@ def test_a_suspended_server_releases_no_round_closed_elsewhere(
             time.sleep(0.05)
             closed = publisher.learn_and_publish(open_round)
         open_round = closed.next_round
-        second.store.commit([RoundUpdate("test", open_round.round.version, 20, taken=True)])
+        second.store.commit([RoundUpdate("test", open_round.round.version, 20, state=RoundState.CLOSED)])
     may_go_on.set()
     sleeping_close.join()
     assert [str(error) for error in failed] == ["the journal has another round as the last one"]
@@ -343,7 +344,7 @@ def test_a_log_entry_waits_for_the_previous_entry(shared: Shared, open_server: C
     """A server is slow to commit a publication: readers see no later place first, so that the log has no gap."""
     first, second = open_server(), open_server()
     first_leaf, second_leaf = Leaf("first", 1, b"one"), Leaf("second", 1, b"digest")
-    following = RoundRecord(1, 10, 0, 0, False, b"digest", b"{}", b"publication", b"state", b"total")
+    following = RoundRecord(1, 10, 0, 0, RoundState.OPEN, b"digest", b"{}", b"publication", b"state", b"total")
     creating = threading.Thread(target=second.store.create, args=("second", b"spec", following))
     with first.store._database.transaction() as db:
         first.store._rounds.append_missing_leaves(db, [first_leaf])
@@ -361,7 +362,7 @@ def test_report_ids_are_looked_up_by_index_under_stale_statistics(
 ) -> None:
     """Its statistics are of another round: it would read all ids of this one for each group of reports."""
     store, report_ids = open_server().store, [os.urandom(REPORT_ID_SIZE) for _ in range(20_000)]
-    first = RoundRecord(1, 10**6, 0, 0, False, b"digest", b"{}", b"publication", b"state", b"total")
+    first = RoundRecord(1, 10**6, 0, 0, RoundState.OPEN, b"digest", b"{}", b"publication", b"state", b"total")
     for name in ("other", "test"):
         store.create(name, b"spec", replace(first, digest=name.encode()))
     store.commit([RoundUpdate("other", 1, 5000, part=b"one", total=b"sums", report_ids=tuple(report_ids[:5000]))])

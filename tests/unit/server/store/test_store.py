@@ -31,7 +31,7 @@ from privateer_server.store.schema import EXPERIMENTS, LEAVES, PARTS, STORE_KIND
 from privateer_server.store.store import Store
 from tests.support.stores import driver, embedded_store, shared_store
 
-FIRST = RoundRecord(1, 10, 0, 0, False, b"digest-1", b"{}", b"publication-1", b"state-1", b"total-1")
+FIRST = RoundRecord(1, 10, 0, 0, RoundState.OPEN, b"digest-1", b"{}", b"publication-1", b"state-1", b"total-1")
 SECOND = replace(FIRST, version=2, seen=10, digest=b"digest-2", publication=b"publication-2", state=b"state-2")
 LINE = LogLine(1.5, "pause", "", "admin", 1)
 DAY = 86_400
@@ -89,7 +89,7 @@ def test_counted_report_ids_are_found(store: Store) -> None:
     with store.lock_experiments(["test"]) as locked:
         assert locked.counted_ids("test", IDS) & set(IDS) == set(IDS[:4])
         assert locked.counted_ids("test", []) is not None
-    store.commit([change(0, taken=True, following=SECOND)])
+    store.commit([change(0, state=RoundState.CLOSED, following=SECOND)])
     with store.lock_experiments(["test"]) as locked:
         assert not locked.counted_ids("test", IDS) & set(IDS)
 
@@ -100,14 +100,14 @@ def test_a_closed_or_full_round_counts_no_reports(store: Store) -> None:
     store.commit([change(10)])
     with pytest.raises(OutdatedState):
         store.commit([change(1)])
-    store.commit([change(0, total=None, taken=True, refused={"round-closed": 1})])
+    store.commit([change(0, total=None, state=RoundState.CLOSED, refused={"round-closed": 1})])
     store.commit([change(0, total=None)])  # nothing opens it again
     now = read_standing(store)
     assert (now.received, now.state, now.refused) == (10, RoundState.CLOSED, {"round-closed": 1})
 
 
 def test_an_abandoned_round_counts_no_reports(store: Store) -> None:
-    store.commit([change(2, given_up=True)])
+    store.commit([change(2, state=RoundState.GIVEN_UP)])
     with pytest.raises(OutdatedState):
         store.commit([change(1, answers={b"batch": b"answer"})])
     assert (read_standing(store).received, read_standing(store).state) == (2, RoundState.GIVEN_UP)
@@ -116,7 +116,7 @@ def test_an_abandoned_round_counts_no_reports(store: Store) -> None:
 
 def test_a_batch_may_hold_more_people_than_the_round_asked_for(store: Store) -> None:
     store.commit([change(8, answers={b"one": b"8"})])
-    store.commit([change(8, answers={b"two": b"16"}, taken=True)])
+    store.commit([change(8, answers={b"two": b"16"}, state=RoundState.CLOSED)])
     assert read_standing(store).received == 16
     assert [store.find_batch_answer("test", 1, name) for name in (b"one", b"two", b"three")] == [b"8", b"16", None]
 
@@ -124,7 +124,7 @@ def test_a_batch_may_hold_more_people_than_the_round_asked_for(store: Store) -> 
 def test_the_log_keeps_publications_in_order(store: Store) -> None:
     store.create("other", b"spec", FIRST)
     for _ in range(2):  # the second time it is there
-        store.commit([change(0, total=None, taken=True, following=SECOND)])
+        store.commit([change(0, total=None, state=RoundState.CLOSED, following=SECOND)])
     leaves = [Leaf("test", 1, b"digest-1"), Leaf("other", 1, b"digest-1"), Leaf("test", 2, b"digest-2")]
     assert (store.leaves(0), store.leaves(2), store.leaves(3)) == (leaves, leaves[2:], [])
     assert [store.leaf_index(*publication) for publication in (("test", 1), ("test", 2), ("test", 3), ("none", 1))] == [
@@ -143,7 +143,7 @@ def test_an_earlier_copy_recalls_the_leaves_that_it_lacks(store: Store) -> None:
     lacking = [Leaf("test", 2, b"digest-2"), Leaf("gone", 7, b"digest-7")]
     for _ in range(2):  # by two servers, or after a death
         store.add_missing_leaves(lacking)
-    store.commit([change(0, total=None, taken=True, following=SECOND)])
+    store.commit([change(0, total=None, state=RoundState.CLOSED, following=SECOND)])
     assert store.leaves(0) == [Leaf("test", 1, b"digest-1"), *lacking]
     store.create("new", b"spec", FIRST)
     assert store.leaf_index("new", 1) == 3
@@ -153,7 +153,7 @@ def test_the_last_closer_of_a_round_is_kept_until_the_experiment_is_deleted(stor
     store.commit([change(1, answers={b"one": b"1"}, closer=ShufflerKey("key-1", "one"))])
     store.commit([change(1, answers={b"two": b"2"}, closer=ShufflerKey("key-2", "two"))])
     store.commit([change(1)])
-    store.commit([change(0, total=None, taken=True, following=SECOND)])
+    store.commit([change(0, total=None, state=RoundState.CLOSED, following=SECOND)])
     assert (store.closers("test"), store.closers("other")) == ({1: ShufflerKey("key-2", "two")}, {})
     store.delete("test", LINE)
     assert not store.closers("test")
@@ -161,15 +161,16 @@ def test_the_last_closer_of_a_round_is_kept_until_the_experiment_is_deleted(stor
 
 def test_closing_a_round_forgets_its_ids_state_and_sums(store: Store) -> None:
     store.commit([change(9, report_ids=IDS)])
-    store.commit([change(1, taken=True)])
+    store.commit([change(1, state=RoundState.CLOSED)])
     for _ in range(2):  # another server may have done it just before
-        store.commit([change(0, total=None, taken=True, following=SECOND)])
+        store.commit([change(0, total=None, state=RoundState.CLOSED, following=SECOND)])
     (experiment,) = store.experiments()
     assert (experiment.current, experiment.accepted, list(experiment.parts)) == (SECOND, 10, [])
     assert store.publication("test", 1) == b"publication-1"
     assert store.publication("test", 2) == b"publication-2"
     assert store.publication("test", 3) is None
-    assert [(row.version, row.received, row.taken) for row in store.rounds("test")] == [(1, 10, True), (2, 0, False)]
+    outcomes = [(row.version, row.received, row.round_state) for row in store.rounds("test")]
+    assert outcomes == [(1, 10, RoundState.CLOSED), (2, 0, RoundState.OPEN)]
     assert store.sums("test", 1) == [b""]
     assert store.sums("test", 2) == [b"total-1"]
     with pytest.raises(OutdatedState):
@@ -177,9 +178,11 @@ def test_closing_a_round_forgets_its_ids_state_and_sums(store: Store) -> None:
 
 
 def test_a_round_is_followed_once(store: Store) -> None:
-    store.commit([change(0, total=None, taken=True, following=SECOND)])
+    store.commit([change(0, total=None, state=RoundState.CLOSED, following=SECOND)])
     with pytest.raises(Exception, match=r"(?i)unique|23505"):
-        store.commit([change(0, total=None, taken=True, following=replace(SECOND, digest=b"of another noise"))])
+        store.commit(
+            [change(0, total=None, state=RoundState.CLOSED, following=replace(SECOND, digest=b"of another noise"))]
+        )
     assert read_standing(store).digest == b"digest-2"
 
 
@@ -218,12 +221,12 @@ def test_a_plan_replaces_only_the_plan_it_was_made_for(store: Store) -> None:
         with pytest.raises(OutdatedState):
             store.store_plan("test", late, Plan(), LINE)
     assert (read_standing(store).plan, store.log("test")) == (plan, [LINE])
-    store.commit([change(0, total=None, given_up=True)])
+    store.commit([change(0, total=None, state=RoundState.GIVEN_UP)])
     with pytest.raises(OutdatedState):
         store.store_plan("test", PlanBasis(b"digest-1", plan), Plan(), LINE)
-    store.commit([change(0, total=None, following=SECOND)])
+    store.commit([change(0, total=None, state=RoundState.GIVEN_UP, following=SECOND)])
     assert (read_standing(store).plan, store.log("test")) == (Plan(PAUSED), [replace(LINE, since=2)])
-    assert [(row.taken, row.given_up) for row in store.rounds("test")] == [(False, True), (False, False)]
+    assert [row.round_state for row in store.rounds("test")] == [RoundState.GIVEN_UP, RoundState.OPEN]
 
 
 def test_an_experiment_has_one_shuffler(store: Store) -> None:
@@ -258,7 +261,7 @@ def test_a_token_is_spent_with_its_report_and_forgotten_with_its_key(store: Stor
     rows = [TokenRow(50, b"token", b"report"), TokenRow(60, b"other", b"another")]
     store.commit([change(1, tokens=rows)])
     assert (store.find_token_report(50, b"token"), store.find_token_report(60, b"other")) == (b"report", b"another")
-    store.commit([change(0, total=None, taken=True, following=SECOND)])
+    store.commit([change(0, total=None, state=RoundState.CLOSED, following=SECOND)])
     store.delete_some_expired_tokens(DAY + 50.5)
     assert (store.find_token_report(50, b"token"), store.find_token_report(60, b"other")) == (None, b"another")
 
@@ -271,7 +274,7 @@ def test_store_probes_can_be_repeated(store: Store) -> None:
 
 def test_a_checkup_finds_inconsistent_rows(store: Store) -> None:
     store.commit([change(9, report_ids=IDS)])
-    store.commit([change(0, taken=True, following=SECOND)])
+    store.commit([change(0, state=RoundState.CLOSED, following=SECOND)])
     store.create("other", b"spec", FIRST, LINE)
     store.commit([change(2, experiment="other", report_ids=IDS)])
     checkup = store.examine()
@@ -294,7 +297,7 @@ def test_a_closed_round_leaves_no_bytes_in_the_file(tmp_path: Path) -> None:
     store = embedded_store(tmp_path)
     store.create("test", b"spec", FIRST)
     store.commit([change(9, report_ids=IDS)])
-    store.commit([change(0, total=None, taken=True, following=SECOND)])
+    store.commit([change(0, total=None, state=RoundState.CLOSED, following=SECOND)])
     store.close()
     with sqlite3.connect(tmp_path / "server.db") as db:
         assert db.execute("SELECT state, total FROM rounds WHERE version = 1").fetchone() == (b"", b"")

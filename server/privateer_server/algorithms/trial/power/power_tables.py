@@ -7,7 +7,7 @@ from typing import Final
 import numpy as np
 
 from privateer_core.algorithms.trial import TrialSpec
-from privateer_core.algorithms.trial.segments import EVERYBODY
+from privateer_core.algorithms.trial.sections import EVERYBODY
 from privateer_core.answer.facts import Kind, Table
 from privateer_core.errors import SpecError
 from privateer_core.spec.adjustment import remaining_deviation_factor
