@@ -9,8 +9,7 @@ from privateer_lab.cli.account import accounts
 from privateer_lab.cli.command_line import Json
 from privateer_lab.cli.output import print_json, print_rows, print_table, screen
 from privateer_lab.render.words import name_figures
-from privateer_papers.paper_5.bits import published_vectors
-from privateer_papers.published_trust import PUBLISHED, classic_noise
+from privateer_papers.published_trust import PUBLISHED, classic_noise, published_vectors
 
 if TYPE_CHECKING:  # the audit is loaded when somebody attacks
     from privateer_lab.audit.case import Case

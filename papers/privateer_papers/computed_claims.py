@@ -23,7 +23,7 @@ from privateer_papers.paper_2.slopes import PrivateLoss
 from privateer_papers.paper_3.privatelasso import noise_scale
 from privateer_papers.paper_3.theorems import LEMMA
 from privateer_papers.paper_5 import rates as rates_5
-from privateer_papers.paper_5.bits import published_bits
+from privateer_papers.published_trust import published_bits
 
 _DELTAS: Final = (0.25, 1e-3, 1e-5, 1e-6)
 _MIN_EPSILON: Final = 1e-2

@@ -3,13 +3,17 @@
 Devices and servers do not run experiments under these trust models, since their calibration has another name.
 """
 
+import math
+from dataclasses import dataclass
 from typing import Any, Final
 
 import msgspec
 from typing_extensions import override
 
 from privateer_core.accounting.allotment import Allotment
+from privateer_core.accounting.events import ShuffledBits
 from privateer_core.accounting.gaussian import classic_gaussian_standard_deviation
+from privateer_core.accounting.numerics import check
 from privateer_core.errors import SpecError
 from privateer_core.mechanisms import AnyMechanism
 from privateer_core.mechanisms.cell_pairs import CellPairs
@@ -21,7 +25,6 @@ from privateer_core.privacy.calibrations import Guarantee
 from privateer_core.privacy.trust import TRUST, Serving, Trust, trust_of
 from privateer_core.spec.privacy import Privacy
 from privateer_papers.paper_1.laplace_cells import LaplaceCells
-from privateer_papers.paper_5.bits import published_vectors
 
 PUBLISHED: Final = "published"
 """The name of the papers' calibrations in terms."""
@@ -93,3 +96,48 @@ def unsupported_model_error(privacy: Privacy) -> SpecError:
     """Return the error for a trust model that a paper does not have."""
     detail = f"the paper has nothing under the model '{privacy.model}'"
     return SpecError(detail, field="privacy.model", remedy="choose another")
+
+
+EPSILON_MAX: Final = 15.0
+"""The largest epsilon of the theorem."""
+
+
+@dataclass(frozen=True)
+class PublishedBits:
+    """Paper 5, eq. (22): levels g, bits b and probability p for every person and coordinate."""
+
+    # g, b and p
+    levels: int
+    bits: int
+    probability: float
+    event: ShuffledBits  # what the analyzer sees
+
+    @property
+    def standard_deviation(self) -> float:
+        """Standard deviation of the noise in a coordinate's sum, in units of the range 2 * norm bound."""
+        trials = self.event.trials
+        return math.sqrt(trials * self.probability * (1 - self.probability)) / self.levels
+
+
+def published_bits(epsilon: float, delta: float, coordinates: int, people: int) -> PublishedBits:
+    """Return the calibration of paper 5, Algorithm 2, eq. (22), with g rounded up to a whole number."""
+    check("epsilon", epsilon, 0 < epsilon <= EPSILON_MAX, f"above 0 and at most {EPSILON_MAX:g} by the theorem")
+    check("delta", delta, 0 < delta < 1, "above 0 and below 1")
+    check("coordinates", coordinates, coordinates >= 1, "at least 1")
+    check("batch", people, people >= 1, "at least 1")
+    scaled = epsilon / (18 * math.sqrt(math.log(2 / delta)))
+    log = math.log(4 * coordinates / delta)
+    levels = math.ceil(max(scaled * math.sqrt(people) / (6 * math.sqrt(5 * log)), math.sqrt(coordinates), 10))
+    bits = math.ceil(180 * levels**2 * log / (scaled**2 * people))
+    probability = 90 * levels**2 * log / (bits * scaled**2 * people)
+    return PublishedBits(levels, bits, probability, ShuffledBits(bits * people, probability, levels, coordinates))
+
+
+def published_vectors(ball: Ball, epsilon: float, delta: float, n_participants: int) -> BitVectors:
+    """Return paper 5's eq. (22) as a mechanism, which is far noisier than necessary.
+
+    Algorithm 2 takes every coordinate to have the range of the whole vector's norm, and so does this.
+    """
+    coordinate_ball = Ball("max", ball.bound * math.sqrt(ball.coordinates), ball.coordinates)
+    published = published_bits(epsilon, delta, ball.coordinates, n_participants)
+    return BitVectors(coordinate_ball, published.levels, published.bits, published.probability, n_participants)

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from privateer_lab.audit.finding import AuditFinding
+from privateer_lab.audit.case import AuditFinding
 from privateer_lab.cli.ask import write_report
 from privateer_lab.pages.review.document import make_review, render_html
 from privateer_lab.pages.review.evidence import AuditEvidence

@@ -11,9 +11,9 @@ import pytest
 
 from privateer_lab.render.pictures import create_panels
 from privateer_papers import catalogue, finished_runs
+from privateer_papers.album import PUBLICATIONS
 from privateer_papers.catalogue import all_reproductions
 from privateer_papers.data_files import DATA, PUBLISHED_COLUMNS
-from privateer_papers.publications import PUBLICATIONS
 from privateer_papers.reproduction import Effort, Reproduction, Row, Rows, TableLine
 from tests.support.pages import check
 from tests.unit.lab.cli.test_command_line import run

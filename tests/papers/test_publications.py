@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from privateer_core.algorithms import ALGORITHMS
+from privateer_papers.album import PUBLICATIONS, PaperReference
 from privateer_papers.catalogue import all_reproductions
-from privateer_papers.publications import PUBLICATIONS, PaperReference
 
 ROOT = Path(__file__).parents[2]
 CLAIMS = ROOT / "docs/reference/claims-of-papers.md"

@@ -11,7 +11,7 @@ from privateer_core.accounting.gaussian import (
     gaussian_standard_deviation,
 )
 from privateer_core.errors import SpecError
-from privateer_papers.paper_5.bits import published_bits
+from privateer_papers.published_trust import published_bits
 
 
 def test_equation_22_by_hand():

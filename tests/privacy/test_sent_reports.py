@@ -8,7 +8,7 @@ from privateer_core.privacy.trust import TIGHT
 from privateer_lab.audit import whole_experiments as experiments
 from privateer_lab.audit.case import Case
 from privateer_lab.audit.law import attack
-from privateer_lab.audit.sent_reports import path_cases
+from privateer_lab.audit.sealed_reports import path_cases
 from tests.privacy.planted import a_device_with_half_the_noise
 
 ALARM = 1e-6

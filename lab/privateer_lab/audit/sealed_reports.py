@@ -1,25 +1,34 @@
-"""Attacks on the report path, from the client library's sealed reports to the reports that the server opens."""
+"""Attacks on the report path, from the client library's sealed reports to the reports that the server opens.
+
+Single reports are those of each algorithm and trust model, and batches those of one experiment.
+"""
 
 import asyncio
 import tempfile
-from functools import cache
+from collections.abc import Callable
+from dataclasses import replace
+from functools import cache, partial
 from pathlib import Path
+from typing import Final
 
 import numpy as np
 
+from privateer_core.accounting.accountant import account
+from privateer_core.accounting.events import Gaussian
 from privateer_core.algorithms import ALGORITHMS, algorithm, parse_spec
 from privateer_core.policies.policy import Arms
 from privateer_core.primitives.questions import KeyedMeans
-from privateer_core.privacy.trust import TRUST
+from privateer_core.privacy.trust import TIGHT, TRUST
 from privateer_core.spec.arms import ArmsSpec
 from privateer_core.spec.spec import Spec
 from privateer_core.wire.publication import decode_envelope, split_sealed
-from privateer_lab.audit.case import Case
-from privateer_lab.audit.first_rounds import FirstRound
+from privateer_lab.audit.case import DELTA, Case
+from privateer_lab.audit.first_rounds import LIMITS, FirstRound
 from privateer_lab.audit.law import Scores
 from privateer_lab.audit.views import attack_batches as batch_view
 from privateer_lab.audit.views import attack_reports as report_view
-from privateer_lab.audit.views import log_likelihood, model_for
+from privateer_lab.audit.views import draw_coins, log_likelihood, model_for
+from privateer_lab.audit.whole_experiments import iterate_tight_claims, make_contributions, observe_outcomes
 from privateer_server.rounds.open_round import OpenRound
 from privateer_shuffler.pool.placed_round import PlacedRound
 from privateer_shuffler.pool.pool import Label, Pool
@@ -35,6 +44,10 @@ _N_CONCURRENT_BATCHES = 20
 _CONTEXT_VALUE = 0.3
 _REWARDS = (1.0, 0.0)
 """The two neighbours' rewards, in the same bin: the worst pair of a signed symbol."""
+_LIMITS: Final = replace(LIMITS, delta=1.0)
+_MIN_REPORTS, _MAX_REPORTS, _SAMPLES_PER_REPORT = 100, 3000, 20
+_CONTEXT, _REWARD_FACTORS = 0.1, (1.0, -1.0)
+"""Value of all features of both neighbours, and their rewards in half-ranges from the middle."""
 
 
 def audit_spec(model: str, visibility: str = "visible") -> Spec:
@@ -71,7 +84,8 @@ def wire_cases(samples: int) -> list[Case]:
 
         return Case.from_terms(name, batch_terms, sample, count)
 
-    single_reports = Case.from_terms("sealed reports", report_terms, _score_reports, samples // 20)
+    score_reports = partial(_score_reports, partial(open_audit_round, SINGLE_REPORT_MODEL))
+    single_reports = Case.from_terms("sealed reports", report_terms, score_reports, samples // 20)
     return [single_reports, batch_case("first place of a batch", 0), batch_case("agreements in a batch", 1)]
 
 
@@ -90,11 +104,6 @@ def _score_opened_reports(first_round: FirstRound, sealed: list[bytes]) -> Score
     contributions = (policy.contribute(contexts, reports["slot"], arms, reward) for reward in rewards)
     left, right = (log_likelihood(policy.terms.mechanism, contribution, reports) for contribution in contributions)
     return np.asarray(np.round(left - right, 6))
-
-
-def _score_reports(neighbour: int, count: int) -> Scores:
-    first_round = open_audit_round(SINGLE_REPORT_MODEL)
-    return _score_opened_reports(first_round, _seal_reports(first_round, np.full(count, _REWARDS[neighbour])))
 
 
 def _score_batches(neighbour: int, count: int) -> Scores:
@@ -125,3 +134,33 @@ async def _shuffle_batch(open_round: OpenRound, sealed: list[bytes]) -> list[byt
         batch = await pool.batch()
         await pool.forget()
     return split_sealed(decode_envelope(batch), open_round.round)
+
+
+def path_cases(samples: int, algorithms: set[str] | None = None) -> list[Case]:
+    """Build an attack on the first round's opened reports for each instance whose report has a claim of its own."""
+    cases, count = [], min(_MAX_REPORTS, max(_MIN_REPORTS, samples // _SAMPLES_PER_REPORT))
+    for name, instance, spec, terms in iterate_tight_claims(algorithms):
+        event = terms.mechanism.report_event
+        if event is None:
+            continue
+        delta = DELTA if isinstance(event, Gaussian) else 0.0
+        claim = (spec.privacy.model, TIGHT, account(event).epsilon(delta), delta, event)
+        sample = partial(_score_reports, cache(partial(FirstRound.open, spec)))
+        cases.append(Case(f"sealed reports, {instance}", name, *claim, sample, count))
+    return cases
+
+
+def _score_reports(open_round: Callable[[], FirstRound], neighbour: int, count: int) -> Scores:
+    """Let a neighbour report through the client library, open the reports, and return their log-likelihood ratios."""
+    first_round = open_round()
+    participation, spec, policy = first_round.join(_LIMITS), first_round.opened.spec, first_round.opened.step.policy
+    contexts, coins = np.full((count, spec.dimension), _CONTEXT), participation.draw_coins(count)
+    outcomes = observe_outcomes(spec, policy, contexts, coins, _REWARD_FACTORS[neighbour])
+    rows = first_round.open_reports(participation.make_reports(contexts, coins, *outcomes))
+    row_coins = rows["slot"] if rows.dtype.names else draw_coins(len(rows))
+    row_contexts = np.full((len(rows), spec.dimension), _CONTEXT)
+    left, right = (
+        log_likelihood(policy.terms.mechanism, make_contributions(spec, policy, row_contexts, row_coins, factor), rows)
+        for factor in _REWARD_FACTORS
+    )
+    return np.asarray(np.round((left - right).reshape(count, -1).sum(axis=1), 6))

@@ -14,9 +14,8 @@ import numpy as np
 from privateer_client.participation import Participation
 from privateer_core.plugins import Plugins
 from privateer_core.privacy.trust import TRUST
-from privateer_lab.audit.case import ANY, CHANNELS, Case, Integers, MechanismPart, Noise
+from privateer_lab.audit.case import ANY, CHANNELS, FORMAT, AuditFinding, Case, Integers, MechanismPart, Noise
 from privateer_lab.audit.channels import channel_checks
-from privateer_lab.audit.finding import FORMAT, AuditFinding
 from privateer_lab.audit.law import Law, LowerBounds, UniformLaw, attack
 from privateer_lab.audit.mechanisms.bounded_vectors import vector_cases, vector_parts
 from privateer_lab.audit.mechanisms.features import feature_cases, feature_parts
@@ -31,9 +30,8 @@ from privateer_lab.audit.mechanisms.hits import (
 from privateer_lab.audit.mechanisms.keyed import keyed_cases, keyed_parts
 from privateer_lab.audit.mechanisms.moments import moment_cases, moment_parts
 from privateer_lab.audit.mechanisms.running_sums import running_cases, running_parts
-from privateer_lab.audit.sealed_reports import SINGLE_REPORT_MODEL, open_audit_round, wire_cases
+from privateer_lab.audit.sealed_reports import SINGLE_REPORT_MODEL, open_audit_round, path_cases, wire_cases
 from privateer_lab.audit.sent_coins import coin_parts
-from privateer_lab.audit.sent_reports import path_cases
 from privateer_lab.audit.whole_experiments import claiming_algorithms, experiment_cases, gain_cases
 from privateer_shuffler.shuffle import Groups, RandomBelow, ShuffledPlaces
 

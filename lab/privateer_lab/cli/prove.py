@@ -23,7 +23,7 @@ from privateer_lab.cli.output import announce_task, open_folder, print_json, pri
 from privateer_lab.render.figures import format_figure
 
 if TYPE_CHECKING:
-    from privateer_lab.audit.finding import AuditFinding
+    from privateer_lab.audit.case import AuditFinding
 
 _REVIEW_SAMPLES = 20_000
 _TIMEOUT_SECONDS = 30.0

@@ -21,10 +21,9 @@ from privateer_core.spec.spec import Spec
 from privateer_lab.baselines.run import Baseline, play_together
 from privateer_lab.render.pictures import COLOURS, create_panels
 from privateer_lab.simulation.simulate import simulate_once
-from privateer_papers.growth import Slope, fit_slope, label_log_axes, plot_growth
+from privateer_papers.growth import Slope, SlopeClaims, fit_slope, label_log_axes, plot_growth
 from privateer_papers.paper_2.contextual import PublishedGeneralized, PublishedLinear
 from privateer_papers.reproduction import Effort, Reproduction, Row, Rows
-from privateer_papers.slope_claims import SlopeClaims
 
 BEST: Final = 0.3
 """Losses are 0 or 1, with probability 1/4 + |x - best| / 2 of 1."""

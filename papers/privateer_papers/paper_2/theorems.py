@@ -11,10 +11,9 @@ from privateer_core.algorithms import parse_spec
 from privateer_core.spec.spec import Spec
 from privateer_lab.render.pictures import COLOURS, create_panels
 from privateer_lab.simulation.simulate import simulate_once
-from privateer_papers.growth import Slope, fit_slope, label_log_axes, log_slope, plot_growth, rate_curve
+from privateer_papers.growth import Slope, SlopeClaims, fit_slope, label_log_axes, log_slope, plot_growth, rate_curve
 from privateer_papers.paper_2.slopes import PrivateLoss, search
 from privateer_papers.reproduction import Effort, Reproduction, Row, Rows
-from privateer_papers.slope_claims import SlopeClaims
 
 CALIBRATIONS: Final = ("tight", "published")
 _DELTA: Final = 1e-5

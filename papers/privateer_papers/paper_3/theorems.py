@@ -15,11 +15,10 @@ from matplotlib.figure import Figure
 
 from privateer_lab.render.pictures import COLOURS, create_panels
 from privateer_lab.simulation.simulate import simulate_once
-from privateer_papers.growth import Slope, fit_slope, label_log_axes, log_slope, plot_growth, rate_curve
+from privateer_papers.growth import Slope, SlopeClaims, fit_slope, label_log_axes, log_slope, plot_growth, rate_curve
 from privateer_papers.paper_3.privatelasso import PrivateLasso
 from privateer_papers.paper_3.regret import COEFFICIENTS, PUBLISHED, build_spec, play_peers
 from privateer_papers.reproduction import OURS, Effort, Reproduction, Row, Rows, TableLine
-from privateer_papers.slope_claims import SlopeClaims
 
 _FEATURES: Final = 100
 _SPARSITY: Final = len(COEFFICIENTS)

@@ -13,8 +13,7 @@ from privateer_core.algorithms.phased import PhasedPolicy, PhasedSection, Phased
 from privateer_core.arrays import Array, Bools, Ints
 from privateer_core.errors import SpecError
 from privateer_core.primitives.clipping import Ball
-from privateer_papers.paper_5.bits import EPSILON_MAX
-from privateer_papers.published_trust import PublishedPrivacy
+from privateer_papers.published_trust import EPSILON_MAX, PublishedPrivacy
 from privateer_server.algorithms import NewRound
 from privateer_server.algorithms.phased.learner import PhasedLearner, PhasedState, PhaseEstimate
 

@@ -9,10 +9,9 @@ from matplotlib.figure import Figure
 from privateer_lab.render.pictures import COLOURS, create_panels
 from privateer_lab.simulation.parallel import run_tasks
 from privateer_lab.simulation.simulate import simulate_once
-from privateer_papers.growth import Slope, fit_slope, label_log_axes
+from privateer_papers.growth import Slope, SlopeClaims, fit_slope, label_log_axes
 from privateer_papers.paper_5.phased_regret import ALPHA, VARIANTS, section_7_spec
 from privateer_papers.reproduction import Effort, Reproduction, Row, Rows
-from privateer_papers.slope_claims import SlopeClaims
 
 _PROMISE: Final = (10.0, 0.25)
 """The paper's epsilon and delta."""

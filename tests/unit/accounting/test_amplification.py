@@ -13,7 +13,7 @@ from privateer_core.accounting.amplification import amplified_local_epsilon, shu
 from privateer_core.accounting.events import ShuffledResponse
 from privateer_core.accounting.special_functions import binomial_tails
 from privateer_core.errors import SpecError
-from privateer_lab.audit.crowds import lemma_delta
+from privateer_lab.audit.tightness import lemma_delta
 from tests.support.shuffling import blanket_delta, exact_delta
 
 ANCHORS = [

@@ -15,7 +15,7 @@ from privateer_core.errors import SpecError
 from privateer_core.mechanisms.vectors.vector_symbol import VectorSymbol
 from privateer_core.primitives.clipping import Ball
 from privateer_core.sampling.randomness import SubsetResponse
-from privateer_lab.audit.crowds import lemma_delta
+from privateer_lab.audit.tightness import lemma_delta
 from tests.support.shuffling import exact_delta, hockey_stick, shuffled_law
 
 LOSSES = [(0.1, 1.0), (0.5, 2.0), (1.0, 3.0), (2.0, 4.5)]

@@ -7,8 +7,7 @@ import pytest
 
 from privateer_core.accounting.amplification import shuffled_delta
 from privateer_core.accounting.grouped_bits import grouped_local_epsilon
-from privateer_lab.audit.crowds import crowd_delta
-from privateer_lab.audit.tightness import tightness
+from privateer_lab.audit.tightness import crowd_delta, tightness
 from tests.support.shuffling import hockey_stick, response_law, shuffled_law
 
 BATCHES, ALPHABETS = (90, 300, 900), (3, 9, 33)

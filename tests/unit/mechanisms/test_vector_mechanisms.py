@@ -19,8 +19,7 @@ from privateer_core.primitives.questions import VectorSum
 from privateer_core.privacy.terms import calibrate
 from privateer_core.spec.privacy import Privacy
 from privateer_lab.simulation.scores import SeededNoise
-from privateer_papers.paper_5.bits import published_vectors
-from privateer_papers.published_trust import classic_noise
+from privateer_papers.published_trust import classic_noise, published_vectors
 
 
 @pytest.mark.parametrize("norm", ["l2", "max"])

@@ -17,7 +17,7 @@ from privateer_core.privacy.terms import Terms, calibrate
 from privateer_core.privacy.trust import count_honest
 from privateer_core.sampling.randomness import RandomizedResponse
 from privateer_core.spec.privacy import Privacy
-from privateer_lab.audit.crowds import lemma_delta
+from privateer_lab.audit.tightness import lemma_delta
 from privateer_papers.paper_1.laplace_cells import LaplaceCells
 from privateer_papers.published_trust import PublishedPrivacy
 

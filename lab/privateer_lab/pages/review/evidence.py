@@ -11,8 +11,8 @@ from privateer_core.errors import SpecError
 from privateer_core.mechanisms import Mechanism
 from privateer_core.privacy.record import Record
 from privateer_core.spec.spec import Spec
-from privateer_lab.audit.finding import FORMAT as AUDIT_FORMAT
-from privateer_lab.audit.finding import Audit, AuditFinding
+from privateer_lab.audit.case import FORMAT as AUDIT_FORMAT
+from privateer_lab.audit.case import Audit, AuditFinding
 from privateer_lab.cli.input_files import read_document
 from privateer_lab.cli.output import progress
 

@@ -13,10 +13,9 @@ from matplotlib.figure import Figure
 
 from privateer_core.arrays import Array
 from privateer_lab.render.pictures import COLOURS, create_panels
-from privateer_papers.growth import Slope, fit_slope, label_log_axes, log_slope, plot_growth, rate_curve
+from privateer_papers.growth import Slope, SlopeClaims, fit_slope, label_log_axes, log_slope, plot_growth, rate_curve
 from privateer_papers.paper_1 import setting
 from privateer_papers.reproduction import OURS, Effort, Reproduction, ReproductionCase, Row, Rows, TableLine, run_cases
-from privateer_papers.slope_claims import SlopeClaims
 
 DIMENSION: Final = 2
 MARGIN: Final = 1
