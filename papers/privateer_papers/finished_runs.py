@@ -50,6 +50,7 @@ class FinishedRun:
     setting: RunSetting
     verdict: str
     sentence: str
+    remarks: list[str]
     warnings: list[str]
     compared: list[TableLine]
     rows: list[Row]
@@ -76,9 +77,10 @@ def run_reproduction(entry: Reproduction, effort: Effort, folder: Path) -> Finis
     streamed_rows = progress(chain(entry.rows(effort), (None,)), 0, "rows")
     rows, complete = Rows(row for row in streamed_rows if row is not None), streamed_rows[-1] is None
     results: dict[str, Any] = {"verdict": f"Interrupted after {len(rows)} rows, too few for a verdict."}
-    results |= {"sentence": "", "warnings": [], "compared": []}
+    results |= {"sentence": "", "remarks": [], "warnings": [], "compared": []}
     try:
-        texts = {name: getattr(entry, name)(rows) for name in ("verdict", "sentence", "warnings", "compared")}
+        names = ("verdict", "sentence", "remarks", "warnings", "compared")
+        texts = {name: getattr(entry, name)(rows) for name in names}
         figure = entry.draw(entry.title, rows)
     except (ArithmeticError, LookupError, ValueError):
         if complete:

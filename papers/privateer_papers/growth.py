@@ -109,20 +109,13 @@ class SlopeClaims:
     warning: str
     label: str  # of a table line
     published: str = "{fit.promised:.2f}"  # the paper's slope in a table line
-    heading: str = ""
-    paragraph: str = ""  # a line of the verdict, with the ``comparisons`` of all players
-    comparison: str = ""  # of the slope ``fit`` of a ``player``
-    separator: str = "; "
+    heading: str = ""  # what slopes are of
     # what is said after a warning, by the name of its claim
     notes: Mapping[Any, Callable[[Rows], Iterator[str]]] = field(default_factory=dict)
 
-    def verdict(self, rows: Rows) -> str:
-        """Compare the slopes of each claim with the paper's, under the heading."""
-        texts = [self.heading]
-        for name, fits in self.fit(rows).items():
-            parts = (self.comparison.format(player=player, fit=fit) for player, fit in fits.items())
-            texts.append(self._format(self.paragraph, name, fits, comparisons=self.separator.join(parts)))
-        return "\n".join(texts)
+    def remarks(self, _rows: Rows) -> list[str]:
+        """Say what slopes are of."""
+        return [self.heading]
 
     def sentence(self, rows: Rows) -> str:
         """Say how many slopes are above the paper's by more than two standard errors."""
@@ -147,8 +140,9 @@ class SlopeClaims:
         for name in self.claims:
             fits = all_fits[name]
             words = (self._format(text, name, fits) for text in (self.label, self.published))
-            lines.append(TableLine(*words, *(str(fits[player] or "") for player in reversed(self.players))))
+            figures = (f"{fit} ({fit.side})" if (fit := fits[player]) else "" for player in reversed(self.players))
+            lines.append(TableLine(*words, *figures))
         return lines
 
-    def _format(self, text: str, name: Any, fits: Mapping[str, Slope | None], **facts: str) -> str:
-        return text.format(name=name, claim=self.claims[name], fit=fits[self.players[0]], **facts)
+    def _format(self, text: str, name: Any, fits: Mapping[str, Slope | None]) -> str:
+        return text.format(name=name, claim=self.claims[name], fit=fits[self.players[0]])

@@ -90,9 +90,15 @@ class TableLine(NamedTuple):
     run_here: str = ""
     ours: str = ""
 
+    @property
+    def text(self) -> str:
+        """The line in words."""
+        figures = {"published": self.published, "run here": self.run_here, "ours": self.ours}
+        return f"{self.what}: {'; '.join(f'{name} {figure}' for name, figure in figures.items() if figure)}"
 
-def no_warnings(_rows: Rows) -> list[str]:
-    """Return no warnings."""
+
+def no_texts(_rows: Rows) -> list[str]:
+    """Return no warnings and no remarks."""
     return []
 
 
@@ -100,7 +106,7 @@ def no_warnings(_rows: Rows) -> list[str]:
 class Reproduction:
     """One figure or table of a paper.
 
-    Like ``draw``, the functions ``verdict``, ``sentence``, ``compared`` and ``warnings`` of rows raise an
+    Like ``draw``, the functions ``sentence``, ``compared``, ``warnings`` and ``remarks`` of rows raise an
     ArithmeticError, a LookupError or a ValueError where rows are too few.
     """
 
@@ -108,14 +114,18 @@ class Reproduction:
     title: str
     rows: Callable[[Effort], Iterator[Row]]  # makes tidy rows, and gives them as they come
     draw: Callable[[str, Rows], Figure]  # draws rows under a title, with the paper's axes
-    verdict: Callable[[Rows], str]  # says what rows show, in a paragraph
-    sentence: Callable[[Rows], str]  # says it in one sentence
+    sentence: Callable[[Rows], str]  # says what rows show
     compared: Callable[[Rows], list[TableLine]]  # the lines of a table: as published, run here, ours
     minutes: int  # how long it takes with ten seeds on two cores, about; the small version takes less than one
     needs: str = ""  # the option that names the data without which it does not run; empty if it needs none
     reads: tuple[str, ...] = ()  # options that name data which it draws beside its own
     # what is said before all else: where ours does not keep what the paper promises
-    warnings: Callable[[Rows], list[str]] = no_warnings
+    warnings: Callable[[Rows], list[str]] = no_texts
+    remarks: Callable[[Rows], list[str]] = no_texts  # what neither the sentence nor the table has
+
+    def verdict(self, rows: Rows) -> str:
+        """Say what rows show: the sentence, remarks, and the lines of the table."""
+        return "\n".join([self.sentence(rows), *self.remarks(rows), *(line.text for line in self.compared(rows))])
 
     @property
     def paper(self) -> int:

@@ -61,10 +61,10 @@ def plays(monkeypatch: pytest.MonkeyPatch) -> Plays:
             f"Paper {name[6]}: it is & {name}",
             plays.of(name),
             draw,
-            lambda rows: f"in full: {len(rows)} rows\nand more",
             lambda rows: f"it has {len(rows)} rows.",
             table_lines,
             minutes=1,
+            remarks=lambda rows: [f"in full: {len(rows)} rows"],
             **fact,  # type: ignore[arg-type]
         )
         for name, fact in zip(NAMES, facts, strict=True)
@@ -97,9 +97,9 @@ def test_all_are_on_one_page_without_requests(plays: Plays, capsys: pytest.Captu
     assert len(page.images) == 3
     assert "3 of 3 figures and tables in their small version, seeds 0 to 1" in page.text
     assert "Look at this first Paper 5: it is & paper-5-three: ours is <worse>" in page.text
-    for part in ("it has 2 rows.", "in full: 2 rows and more", "<b>line 2</b>", "run here", "--adult "):
+    for part in ("it has 2 rows.", "in full: 2 rows", "<b>line 2</b>", "run here", "--adult "):
         assert part in page.text
-    assert "published" not in page.text.split("Paper 1: it is")[-1].split("The verdict in full")[0]
+    assert "published" not in page.text.split("Paper 1: it is")[-1].split("Remarks")[0]
     for paper in PUBLICATIONS:
         assert paper.opening in page.text
 
@@ -111,7 +111,7 @@ def test_a_run_with_the_same_settings_is_resumed(
     data = ("--adult", write_adult_file(tmp_path))
     assert reproduce(capsys, tmp_path, *data)[0] == 130
     text = text_of(tmp_path)
-    assert "Interrupted; the runs until then show: in full: 1 rows" in text
+    assert "Interrupted; the runs until then show: it has 1 rows." in text
     assert ", interrupted" in text
     assert f"2 of {len(NAMES)} figures and tables" in text
     plays.clear()

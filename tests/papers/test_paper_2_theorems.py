@@ -75,7 +75,7 @@ def test_rates_that_are_exceeded_are_said_first() -> None:
     fast = rows_of_rates(0.3)
     assert len(THEOREMS.warnings(fast)) == len(CLAIMS)
     assert "exceeded 4 times by ours, and 4 times by its algorithms" in THEOREMS.sentence(fast)
-    assert THEOREMS.verdict(fast).count("above the paper's") == 2 * len(CLAIMS)
+    assert THEOREMS.verdict(fast).count("(above)") == 2 * len(CLAIMS)
     assert len(THEOREMS.compared(fast)) == len(CLAIMS)
     assert len(THEOREMS.draw(THEOREMS.title, fast).axes) == len(CLAIMS)
 

@@ -10,11 +10,11 @@ from privateer_papers.paper_3.regret import (
     PEER_CLASSES,
     PUBLISHED,
     build_spec,
+    describe_curves,
     list_points,
     play_peers,
     run_curves,
     theorem_rate,
-    verdict,
 )
 from privateer_papers.reproduction import Rows
 
@@ -105,6 +105,6 @@ def test_regret_is_read_of_the_same_people_and_the_verdict_counts() -> None:
     assert PEER_CLASSES[bare] is ThresholdedLassoBandit
     assert rows.where(policy=bare, people=4096).mean()[0] < 0.1
     curves = [row for policy in ("privateer", "privateer, no privacy") for row in run_curves(policy, 12, 4096, 4)]
-    text = verdict(Rows([*rows, *curves]))
+    text = "\n".join(describe_curves(Rows([*rows, *curves])))
     assert f"{PUBLISHED}: " in text
     assert "below FLIPHAT at" in text

@@ -68,7 +68,7 @@ def test_what_grows_faster_than_the_bounds_is_said_first() -> None:
     assert len(THEOREMS.warnings(fast)) == 3
     assert "From epsilon 1 to 2 it falls to 99% alone" in THEOREMS.warnings(fast)[1]
     assert "in 3 of 3 ways of ours and in 3 of PrivateLASSO's" in THEOREMS.sentence(fast)
-    assert THEOREMS.verdict(fast).count("above the bound's") == 6
+    assert THEOREMS.verdict(fast).count("(above)") == 6
     assert len(THEOREMS.compared(slow)) == 4
     assert len(THEOREMS.draw(THEOREMS.title, slow).axes) == 3
 

@@ -8,10 +8,10 @@ from privateer_lab.simulation.simulate import simulate_once, summarize
 from privateer_papers.paper_5 import phased_regret
 from privateer_papers.paper_5.phased_regret import (
     TABLE_1,
+    compare_models,
     regret_curve,
     run_fixed_clients,
     section_7_spec,
-    verdict,
 )
 from privateer_papers.reproduction import Effort, Rows
 
@@ -91,7 +91,7 @@ def test_rows_of_the_table_and_their_verdict():
     assert {(row["model"], row["calibration"]) for row in rows} == set(phased_regret.VARIANTS)
     assert all(row["true_delta"] is None for row in rows.where(model="none"))
     assert all(len(group) == 2 for group in rows.by("model", "calibration", "delta").values())
-    sentences = verdict(rows).split(". ")
+    sentences = compare_models(rows)
     assert [words.split(":")[0] for words in sentences] == [
         f"{calibration} at (10, {delta})" for delta in ("1e-06", "0.25") for calibration in ("tight", "published")
     ]

@@ -11,8 +11,8 @@ from privateer_lab.environments import environment_for
 from privateer_papers.growth import fit_slope
 from privateer_papers.paper_2 import slopes
 from privateer_papers.paper_2.contextual import PublishedGeneralized, PublishedLinear
-from privateer_papers.paper_2.slopes import KINDS, LINES, SLOPES, verdict
-from privateer_papers.reproduction import Effort, Rows
+from privateer_papers.paper_2.slopes import KINDS, LINES, SLOPES
+from privateer_papers.reproduction import Effort, Rows, TableLine
 
 PEOPLE = (1_000, 10_000, 100_000)
 
@@ -47,22 +47,21 @@ def test_a_slope_needs_more_runs_than_it_has_unknowns() -> None:
         fit_slope(Rows(rows[:2]))
 
 
-def verdict_on_slopes(slopes: dict[str, float]) -> str:
-    """The verdict on runs whose slopes are these, by kind."""
+def table_of_slopes(slopes: dict[str, float]) -> list[TableLine]:
+    """The table of runs whose slopes are these, by kind."""
     rng, rows = np.random.default_rng(3), Rows()
     for name in LINES:
         for kind in KINDS:
             rows_of_kind = runs(rng, slopes[kind], deviation=0.0)
             rows += [{**row, "row": name, "kind": kind, "uniform": float(row["people"])} for row in rows_of_kind]
-    return verdict(rows)
+    return SLOPES.compared(rows)
 
 
-def test_the_verdict_sees_slopes_on_either_side_of_the_papers() -> None:
-    lines = verdict_on_slopes({"tight": 0.3, "published": 1.0}).splitlines()[1:]
-    assert [line.partition(":")[0] for line in lines] == list(LINES)
-    below = sum("tight 0." in line and ", below the paper's" in line for line in lines)
-    assert below == sum(line.exponent > 0.3 for line in LINES.values())
-    assert all("above the paper's" in line.partition("published")[2] for line in lines)
+def test_the_table_sees_slopes_on_either_side_of_the_papers() -> None:
+    lines = table_of_slopes({"tight": 0.3, "published": 1.0})
+    assert [line.what.partition(", exponent")[0] for line in lines] == list(LINES)
+    assert sum("(below)" in line.ours for line in lines) == sum(line.exponent > 0.3 for line in LINES.values())
+    assert all("(above)" in line.run_here for line in lines)
 
 
 def test_every_row_runs_draws_and_has_a_verdict(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -71,7 +70,7 @@ def test_every_row_runs_draws_and_has_a_verdict(monkeypatch: pytest.MonkeyPatch)
     rows = Rows(SLOPES.rows(Effort(quick=True, seeds=1, jobs=1)))
     assert len(rows) == len(LINES) * len(KINDS) * 3
     assert all(row["regret"] > 0 for row in rows)
-    assert verdict(rows).count("paper ") == len(LINES)
+    assert SLOPES.verdict(rows).count("exponent of T") == len(LINES)
     axes = SLOPES.draw(SLOPES.title, rows).axes
     assert [axis.get_title() for axis in axes] == list(LINES)
     assert [len(axis.lines) for axis in axes] == [4] * len(LINES)

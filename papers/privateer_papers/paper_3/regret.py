@@ -198,8 +198,8 @@ def _draw_panel(axis: Any, rows: Rows, size: int) -> None:
     axis.set_ylabel("regret over that of a uniform choice")
 
 
-def verdict(rows: Rows) -> str:
-    """Return each policy's relative regret at every point, and a comparison with the paper's claims, in words."""
+def describe_curves(rows: Rows) -> list[str]:
+    """Describe each policy's relative regret at every point, beside the paper's claims."""
     texts = []
     for size in rows.values("d"):
         subset = rows.where(d=size)
@@ -209,7 +209,7 @@ def verdict(rows: Rows) -> str:
             figures = ", ".join(f"{mean:.3f}" for mean in subset.where(policy=policy).curve("people")[1][0])
             texts.append(f"  {policy}: {figures}.")
         texts.append(_compare_with_peers(subset, ends))
-    return "\n".join(texts)
+    return texts
 
 
 def _compare_with_peers(rows: Rows, ends: list[int]) -> str:
@@ -253,6 +253,7 @@ def _compare(rows: Rows) -> list[TableLine]:
 LASSO: Final = Reproduction(
     "paper-3-regret",
     "Paper 3: private sparse linear bandits",
-    *(_rows, _draw, verdict, _sentence, _compare),
+    *(_rows, _draw, _sentence, _compare),
     minutes=10,
+    remarks=describe_curves,
 )

@@ -168,22 +168,20 @@ _CLAIMS: Final = SlopeClaims(
     f"its lemma of support recovery says nothing below epsilon {LEMMA.epsilon:,.0f}.",
     "in {claim}, our regret has the slope {fit}, the upper bound {fit.promised:.2f}.",
     "slope in {claim}",
-    heading=f"Slopes of log regret, d = {_FEATURES}; the bounds' at the same points, logarithms included:",
-    paragraph="{claim}: {fit.promised:.2f}; {comparisons}.",
-    comparison="{player} {fit}, {fit.side} the bound's",
+    heading=f"Slopes are of log regret, d = {_FEATURES}; the bounds' at the same points, logarithms included.",
     notes={"epsilon": _floor_note},
 )
 
 
-def _verdict(rows: Rows) -> str:
-    """Describe the fitted slopes beside the bounds, and from which epsilon Lemma 4 says something."""
-    return (
-        f"{_CLAIMS.verdict(rows)}\n"
+def _remark(rows: Rows) -> list[str]:
+    """Say what slopes are of, and from which epsilon Lemma 4 says something."""
+    return [
+        *_CLAIMS.remarks(rows),
         f"Lemma 4 asks that lambda be at most {LEMMA.max_threshold:.2g} for the smallest coefficient to be seen, and "
         f"at least {LEMMA.min_threshold_times_epsilon:,.0f} / epsilon for noise not to be (s = {_SPARSITY}, delta "
-        f"{_DELTA:g}, failure {_FAILURE_PROBABILITY:g}): it says nothing below epsilon {LEMMA.epsilon:,.0f}. Theorem "
-        "4 has the same bound from below at every epsilon below 1, and so shows no price of privacy there."
-    )
+        f"{_DELTA:g}, failure {_FAILURE_PROBABILITY:g}). Theorem 4 has the same bound from below at every epsilon "
+        "below 1, and so shows no price of privacy there.",
+    ]
 
 
 def _compare(rows: Rows) -> list[TableLine]:
@@ -195,7 +193,8 @@ def _compare(rows: Rows) -> list[TableLine]:
 THEOREMS: Final = Reproduction(
     "paper-3-theorems",
     "Paper 3, Theorems 2 to 4: slopes of regret",
-    *(_rows, _draw, _verdict, _CLAIMS.sentence, _compare),
+    *(_rows, _draw, _CLAIMS.sentence, _compare),
     minutes=15,
     warnings=_CLAIMS.warnings,
+    remarks=_remark,
 )

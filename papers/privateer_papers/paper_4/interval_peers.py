@@ -139,17 +139,16 @@ def _half_width_rows(rows: Rows) -> Rows:
     return Rows({**row, "regret": row["half"]} for row in rows if np.isfinite(row["half"]))
 
 
-def verdict(rows: Rows) -> str:
-    """Return the final half width of each rule, and the number of trials in which it misses at some look, in words."""
-    texts, effect = [], _ARM_MEANS[1] - _ARM_MEANS[0]
+def describe_misses(rows: Rows) -> list[str]:
+    """Describe the final half width of each rule, and in how many trials it misses at some look."""
+    effect = _ARM_MEANS[1] - _ARM_MEANS[0]
+    texts = [f"Half-widths are at {_HORIZON:,} people, level .95, of an effect of {effect:.2f}."]
     for rule in _RULES:
-        subset = rows.where(rule=rule)
-        if not subset:  # its library is not installed
-            continue
-        width = subset.where(people=_HORIZON).mean("half")[0]
-        missed = {row["seed"] for row in subset if abs(row["estimate"] - effect) > row["half"]}
-        texts.append(f"{rule}: {width:.4f} ({len(missed)} of {len(subset.values('seed'))} trials missed at some look).")
-    return f"Half-widths at {_HORIZON:,} people, level .95, of an effect of {effect:.2f}:\n" + "\n".join(texts)
+        if subset := rows.where(rule=rule):  # else its library is not installed
+            missed = {row["seed"] for row in subset if abs(row["estimate"] - effect) > row["half"]}
+            count = f"{len(missed)} of {len(subset.values('seed'))} trials missed at some look"
+            texts.append(f"{rule}: {_final_width(rows, rule):.4f} ({count}).")
+    return texts
 
 
 def _final_width(rows: Rows, rule: str) -> float:
@@ -177,6 +176,7 @@ def _compare(rows: Rows) -> list[TableLine]:
 PEERS: Final = Reproduction(
     "paper-4-intervals",
     "Paper 4: sequential intervals of an A/B test",
-    *(_rows, _draw, verdict, _sentence, _compare),
+    *(_rows, _draw, _sentence, _compare),
     minutes=1,
+    remarks=describe_misses,
 )

@@ -96,21 +96,19 @@ def _draw_growth(axis: Any, rows: Rows, dimension: int) -> None:
     label_log_axes(axis, f"d = {dimension}, the largest alpha", "people, n")
 
 
-def _verdict(rows: Rows) -> str:
-    """Describe largest losses, their slopes, and the least product of Theorem 3.1."""
+def _describe_losses(rows: Rows) -> list[str]:
+    """Describe largest losses at each alpha, and the least product of Theorem 3.1."""
     final, texts = _last_rows(rows), []
-    for dimension in (1, 2):
-        texts.append(
-            f"d = {dimension}: the most that anybody loses after the experiment, at alpha 0, half and all of "
-            f"1/{2 + dimension}, n = {final[0]['people']:,}; its slope in n at the largest alpha, where Theorem 4.6 "
-            f"has {rate_slope(dimension):.2f}; and the least product of Theorem 3.1, which is of order 1 at least:"
-        )
-        for policy, fit in fit_slopes(rows, dimension).items():
-            subset = rows.where(d=dimension, policy=policy)
-            losses = ", ".join(f"{loss:.3f}" for loss in _last_rows(subset).curve("part", "worst")[1][0])
-            min_product = min(cell.mean("product")[0] for cell in subset.by("people", "part").values())
-            texts.append(f"  {policy}: {losses}; {fit}, {fit.side} the paper's; {min_product:.2g}.")
-    return "\n".join(texts)
+    for dimension, policy in product((1, 2), (*OUR_MODELS, *PEERS)):
+        subset = rows.where(d=dimension, policy=policy)
+        losses = ", ".join(f"{loss:.3f}" for loss in _last_rows(subset).curve("part", "worst")[1][0])
+        min_product = min(cell.mean("product")[0] for cell in subset.by("people", "part").values())
+        texts.append(f"d = {dimension}, {policy}: {losses}; {min_product:.2g}.")
+    heading = (
+        f"The most that anybody loses after the experiment, at alpha 0, half and all of 1/(2 + d), n = "
+        f"{final[0]['people']:,}; and the least product of Theorem 3.1, which is of order 1 at least:"
+    )
+    return [heading, *texts]
 
 
 def _sentence(rows: Rows) -> str:
@@ -143,10 +141,9 @@ def _compare(rows: Rows) -> list[TableLine]:
     lines, final = [], _last_rows(rows)
     for dimension, (our_policy, published_policy) in product((1, 2), _PUBLISHED_PEERS.items()):
         fits, label = fit_slopes(rows, dimension), f"largest loss, d = {dimension}, {OUR_MODELS[our_policy]}"
-        peer = str(fits[published_policy]) if published_policy else ""
-        lines.append(
-            TableLine(f"slope in n of the {label}", f"{rate_slope(dimension):.2f}", peer, str(fits[our_policy]))
-        )
+        texts = {policy: f"{fit} ({fit.side})" for policy, fit in fits.items()}
+        slopes = (f"{rate_slope(dimension):.2f}", texts.get(published_policy, ""), texts[our_policy])
+        lines.append(TableLine(f"slope in n of the {label}", *slopes))
         subset = final.where(d=dimension, part=_ALPHA_PARTS[-1])
         pair = (mean_text(subset.where(policy=policy), "worst", ".3f") for policy in (published_policy, our_policy))
         lines.append(TableLine(f"{label}, at the largest alpha", "", *pair))
@@ -156,7 +153,8 @@ def _compare(rows: Rows) -> list[TableLine]:
 WELFARE: Final = Reproduction(
     "paper-4-welfare",
     "Paper 4, Theorems 3.1 and 4.6: welfare after the experiment",
-    *(_rows, _draw, _verdict, _sentence, _compare),
+    *(_rows, _draw, _sentence, _compare),
     minutes=5,
     warnings=_warnings,
+    remarks=_describe_losses,
 )

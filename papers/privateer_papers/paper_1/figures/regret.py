@@ -41,8 +41,8 @@ class RegretByPeople:
 
     def make_reproduction(self, name: str, title: str, minutes: int) -> Reproduction:
         """Build the reproduction."""
-        functions = (self.rows, self.draw, self.verdict, self.sentence, self.compared)
-        return Reproduction(name, title, *functions, minutes=minutes, reads=("published",))
+        functions = (self.rows, self.draw, self.sentence, self.compared)
+        return Reproduction(name, title, *functions, minutes=minutes, reads=("published",), remarks=self.remarks)
 
     def rows(self, effort: Effort) -> Iterator[Row]:
         """Yield a row for each policy, promise, number of participants and seed."""
@@ -93,29 +93,16 @@ class RegretByPeople:
         )
         return figure
 
-    def verdict(self, rows: Rows) -> str:
-        """Return sentences with the number of cells in which ours is below, and the ratios."""
+    def remarks(self, rows: Rows) -> list[str]:
+        """Say in how many cells ours is below the published, and what the algorithms as printed lose."""
         texts = []
         for n_aux, prefix in ((0, "Without auxiliary data"), (_N_SOURCE, "With it")):
-            our, paper, peer = (
-                _mean_regrets(rows.where(policy=policy, n_aux=n_aux))
-                for policy in (OURS, setting.PAPER, setting.LDPMAB)
-            )
+            our, paper = (_mean_regrets(rows.where(policy=policy, n_aux=n_aux)) for policy in (OURS, setting.PAPER))
             is_below = [our[cell] <= regret for cell, regret in paper.items() if cell in our]
-            ratios = [regret / our[cell] for cell, regret in peer.items() if cell in our]
             if is_below:
-                texts.append(
-                    f"{prefix} our regret is at or below the published in {sum(is_below)} of {len(is_below)} cells."
-                )
-            if ratios:
-                texts.append(
-                    f"{prefix} the paper's algorithm, honest, loses {min(ratios):.1f} to {max(ratios):.1f} times ours."
-                )
-        texts.append(self._compare_printed(rows))
-        texts.append(
-            "The published figures come from code that is not epsilon-LDP: only the people of a bin add its noise."
-        )
-        return " ".join(texts)
+                count = f"{sum(is_below)} of {len(is_below)}"
+                texts.append(f"{prefix} our regret is at or below the published in {count} cells.")
+        return [*texts, self._compare_printed(rows)]
 
     @staticmethod
     def _compare_printed(rows: Rows) -> str:

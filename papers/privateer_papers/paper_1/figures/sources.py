@@ -75,14 +75,6 @@ def _panel_rows(rows: Rows, gamma: float) -> Rows:
 _CELL_FACTS: Final = ("epsilon", "gamma", "eps_aux", "n_aux")
 
 
-def _verdict_of_figure_8(rows: Rows) -> str:
-    """Describe what sources change, and how often our regret is at or below the published."""
-    our, paper = (rows.where(policy=policy).by(*_CELL_FACTS) for policy in (OURS, setting.PAPER))
-    is_below = [subset.mean()[0] <= paper[cell].mean()[0] for cell, subset in our.items() if cell[-1] and cell in paper]
-    table = f" It is at or below the published in {sum(is_below)} of {len(is_below)}." if is_below else ""
-    return _sentence_of_figure_8(rows) + table
-
-
 def _sentence_of_figure_8(rows: Rows) -> str:
     """Say by how much sources lower our regret at best, and how often they raise it."""
     our = rows.where(policy=OURS).by(*_CELL_FACTS)
@@ -114,7 +106,7 @@ def _compare_figure_8(rows: Rows) -> list[TableLine]:
 FIGURE_8: Final = Reproduction(
     "paper-1-figure-8",
     "Paper 1, Figure 8: regret against people of each source",
-    *(_rows_of_figure_8, _draw_figure_8, _verdict_of_figure_8, _sentence_of_figure_8, _compare_figure_8),
+    *(_rows_of_figure_8, _draw_figure_8, _sentence_of_figure_8, _compare_figure_8),
     minutes=10,
     reads=("published",),
 )
@@ -210,17 +202,6 @@ def _draw_orders(axis: Any, rows: Rows, title: str) -> None:
     axis.legend(fontsize=6, title=styles, title_fontsize=6)
 
 
-def _verdict_of_figure_9(rows: Rows) -> str:
-    """Describe the range of regret over kappa and over gamma, and what the order of sources changes."""
-    texts = []
-    for panel, change in (("kappa", "arms played alike (kappa 1) or not (kappa 0)"), ("gamma", "shifted people")):
-        our, paper = (
-            _format_regret_range(rows.where(panel=panel, policy=policy), panel) for policy in (OURS, setting.PAPER)
-        )
-        texts.append(f"With {change} our regret is {our}" + (f", the published {paper}." if paper else "."))
-    return " ".join([*texts, _sentence_of_figure_9(rows)])
-
-
 def _compute_order_gaps(rows: Rows, policy: str) -> list[float]:
     """Return, for every cell of the order's panel, the relative increase of regret if the better source is last."""
     ordered_rows = rows.where(panel="order", policy=policy)
@@ -256,16 +237,10 @@ def _compare_figure_9(rows: Rows) -> list[TableLine]:
     return table
 
 
-def _format_regret_range(rows: Rows, panel: str) -> str:
-    """Return the smallest and the largest mean regret of a line's points as text; empty without rows."""
-    regrets = [point_rows.mean()[0] for point_rows in rows.by("n_aux", "eps_aux", panel).values()]
-    return f"{min(regrets):,.0f} to {max(regrets):,.0f}" if regrets else ""
-
-
 FIGURE_9: Final = Reproduction(
     "paper-1-figure-9",
     "Paper 1, Figure 9: quality and order of the sources",
-    *(_rows_of_figure_9, _draw_figure_9, _verdict_of_figure_9, _sentence_of_figure_9, _compare_figure_9),
+    *(_rows_of_figure_9, _draw_figure_9, _sentence_of_figure_9, _compare_figure_9),
     minutes=20,
     reads=("published",),
 )

@@ -308,13 +308,10 @@ class Table2:
         return Reproduction(
             "paper-1-table-2" + ("" if self.data is ADULT else f"-{self.data.name.lower()}"),
             f"Paper 1, Table 2, {self.data.name}: reward relative to ABSE",
-            self.rows,
-            self.draw,
-            self.verdict,
-            self.sentence,
-            self.compared,
+            *(self.rows, self.draw, self.sentence, self.compared),
             minutes=self.minutes,
             needs=self.data.option,
+            remarks=self.remarks,
         )
 
     def rows(self, effort: Effort) -> Iterator[Row]:
@@ -349,25 +346,16 @@ class Table2:
         axes[1].legend(**legend, loc="lower right", bbox_to_anchor=(1.0, 1.0))
         return figure
 
-    def verdict(self, rows: Rows) -> str:
-        """Return the ratios of each cell, the significantly best method, and rank sums, in words."""
-        texts = ["Reward relative to ABSE (as printed), at (epsilon, epsilon of sources):"]
+    def remarks(self, rows: Rows) -> list[str]:
+        """Say which method is significantly best in each cell, the rank sums, and what is inferred of the data."""
+        texts = []
         for pair, part in _list_cells(rows):
-            cell = _select(rows, pair, part)
-            measured, printed = (
-                compute_ratios(cell),
-                dict(zip(METHODS, PRINTED[self.data.name, pair, part], strict=True)),
-            )
-            figures = ", ".join(f"{name} {measured[name]:.3f} ({printed[name]:.3f})" for name in METHODS)
-            best = find_best_method(cell)
+            best = find_best_method(_select(rows, pair, part))
             outcome = f"significantly best of the six is {best}" if best else "none of the six is significantly best"
-            texts.append(
-                f"({pair[0]:g}, {pair[1]:g}) after {part}: {figures}; ours {measured[OURS]:.3f}, with sources "
-                f"{measured[_HELPED_OURS]:.3f}; {outcome} (Wilcoxon's signed-rank test over seeds, level .05)."
-            )
-        if self.data is ADULT:
-            texts.append(self._compare_competitors(rows))
-        return "\n".join([*texts, *self._iter_rank_sums(rows), self.data.inferred])
+            test = "Wilcoxon's signed-rank test over seeds, level .05"
+            texts.append(f"({pair[0]:g}, {pair[1]:g}) after {part}: {outcome} ({test}).")
+        competitors = [self._compare_competitors(rows)] if self.data is ADULT else []
+        return [*texts, *competitors, *self._iter_rank_sums(rows), self.data.inferred]
 
     def _compare_competitors(self, rows: Rows) -> str:
         """Compare the rewards of Linear and NN with their bounds from print, where no method is above classifiers."""
