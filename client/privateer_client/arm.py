@@ -12,7 +12,7 @@ from privateer_client.states import ReportStatus
 from privateer_core.errors import PrivateerError, Unavailable
 
 if TYPE_CHECKING:
-    from privateer_client.async_session import AsyncSession
+    from privateer_client.async_client import AsyncSession
 
 _log: Final = logging.getLogger("privateer.client")
 _REPEAT_SECONDS: Final = 3600.0

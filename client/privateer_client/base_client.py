@@ -82,7 +82,7 @@ class BaseClient(Generic[_Transport]):
         self._pace = Pace(timeout, retry_timeout, clock or SystemClock())
         self._limits = limits or Limits()
         self._ledger: Account | Callable[[], Account] | str | Path | None = ledger
-        self._lock, self._kind = Lock(), _ClientKind.NOBODY
+        self._kind_lock, self._ledger_lock, self._kind = Lock(), Lock(), _ClientKind.NOBODY
         self._contexts, self._publication_cache = SessionContexts(), PublicationCache()
         self._root: BaseClient[_Transport] = self
         self._open(transport)
@@ -106,13 +106,14 @@ class BaseClient(Generic[_Transport]):
         """Return the client of a participant, with a ledger, which may be opened when it is first needed."""
         client = object.__new__(type(self))
         vars(client).update(vars(self))
-        client._ledger, client._lock, client._kind = ledger, Lock(), _ClientKind.ONE
+        client._ledger, client._kind = ledger, _ClientKind.ONE
+        client._kind_lock, client._ledger_lock = Lock(), Lock()
         vars(client).pop("_in_time", None)
         return client
 
     def _require_kind(self, kind: _ClientKind) -> None:
         """Set the kind of this client at its first use, and refuse the other kind: data would be mixed up."""
-        with self._lock:
+        with self._kind_lock:  # never held for long, since an event loop waits for it
             old_kind, self._kind = self._kind, kind if self._kind is _ClientKind.NOBODY else self._kind
             if kind is _ClientKind.MANY and old_kind is _ClientKind.NOBODY:
                 self._connections.keep_open()
@@ -133,7 +134,7 @@ class BaseClient(Generic[_Transport]):
     @property
     def _open_ledger(self) -> Account:
         """The ledger, which is opened when it is first needed."""
-        with self._lock:
+        with self._ledger_lock:
             if self._ledger is None or isinstance(self._ledger, str | Path):
                 self._ledger = Ledger(self._ledger, clock=self._pace.clock)
             elif callable(self._ledger):
@@ -176,8 +177,8 @@ class BaseClient(Generic[_Transport]):
     def _fetch_tokens_steps(self, address: Address, published: CheckedPublication, end: float) -> Steps[None]:
         """Fetch a token for each report that this device may still make to an experiment, before ``end``."""
         participation, payment = published.participation, self._account.payment(address.identity)
-        n_remaining = participation.spec.reports - (0 if payment is None else payment.made)
-        endpoint, seconds = address.endpoint(participation.terms.trust), end - self._pace.clock.monotonic()
+        n_remaining = participation.n_sharing_reports - (0 if payment is None else payment.made)
+        endpoint, seconds = participation.endpoint, end - self._pace.clock.monotonic()
         if participation.round.batch_size and n_remaining > 0 and seconds > 0:
             yield from self._make_tokens(address).fill(endpoint, n_remaining, min(self._pace.timeout, seconds))
 
@@ -201,7 +202,7 @@ class BaseClient(Generic[_Transport]):
         publications = self._get_publications(name)
         publications.check_server()
         published = yield from publications.fetch_for_choice()
-        address, endpoint = publications.address, publications.address.endpoint(published.participation.terms.trust)
+        address, endpoint = publications.address, published.participation.endpoint
         yield from self._fetch_tokens_steps(address, published, math.inf)
         return self._account.tokens.count_available(address.identity, endpoint) if self._account.tokens else 0
 
@@ -245,7 +246,6 @@ class BaseClient(Generic[_Transport]):
     def _make_session(
         self, run: Run[Reported], publications: Publications, published: CheckedPublication
     ) -> Session[Reported]:
-        publications.address.endpoint(published.participation.terms.trust)  # refuses a missing shuffler
         arguments = run, published, publications, self._account, self._pace
         return Session(*arguments) if self._is_shared else OwnSession(self._contexts, *arguments)
 

@@ -4,13 +4,12 @@ The HTTP libraries are imported when a client is created.
 """
 
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Mapping
 from functools import cached_property, partial
 from time import monotonic
-from typing import TYPE_CHECKING, Any, Self, cast
+from typing import TYPE_CHECKING, Any, Self
 
-from privateer_client.arm import Arm, Fallbacks, late_error, make_not_requested_async
+from privateer_client.arm import Arm, Fallbacks, late_error
 from privateer_client.base_client import BaseClient
 from privateer_client.in_time import BackgroundTask, SessionsInTime
 from privateer_client.session import Session
@@ -18,9 +17,6 @@ from privateer_client.states import ReportStatus
 
 if TYPE_CHECKING:
     import httpx
-
-    from privateer_client.async_in_time import AsyncSessionsInTime
-    from privateer_client.async_session import AsyncSession
 
 
 class Client(BaseClient["httpx.BaseTransport"]):
@@ -267,98 +263,3 @@ class Client(BaseClient["httpx.BaseTransport"]):
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-
-class AsyncClient(BaseClient["httpx.AsyncBaseTransport"]):
-    """A `Client` for asyncio: ``await`` all methods that use the network or the ledger.
-
-    A session uses the ledger and decides in a thread beside the event loop.
-    """
-
-    def _open(self, transport: "httpx.AsyncBaseTransport | None") -> None:
-        """Create the exchange with services, by the given transport or by own connections."""
-        from privateer_client.async_transport import AsyncExchange
-
-        self._exchange = AsyncExchange(transport)
-        self._connections = self._exchange.connections
-        self._fallbacks: Fallbacks[Awaitable[ReportStatus]] = Fallbacks(make_not_requested_async)
-
-    @cached_property
-    def _in_time(self) -> "AsyncSessionsInTime":
-        """The sessions that choose within a time limit, created at the first use."""
-        from privateer_client.async_in_time import AsyncSessionsInTime
-
-        run = self._exchange.run
-        load_stored = partial(self._exchange.run_in_thread, self._offline_session, run)
-        return AsyncSessionsInTime(lambda name: run(self._join_steps(run, name, "")), load_stored)
-
-    def person(self, key: str | int, attest: Callable[[str], str] | None = None) -> Self:
-        """Return the client of a participant, as `Client.person`."""
-        return self._make_person_client(key, attest)
-
-    async def arm(
-        self, name: str, context: Mapping[str, Any] = {}, *, default: Any, within: float = 0.3, sticky: bool = True
-    ) -> Arm[Awaitable[ReportStatus]]:
-        """Return this participant's arm, or the default, as `Client.arm`."""
-        end = monotonic() + within
-        choose = partial(self._fallbacks.choose, context=context, sticky=sticky)
-
-        def choose_without_request(is_awaited: Callable[[], bool]) -> Arm[Awaitable[ReportStatus]] | None:
-            return self._choose_without_request(self._exchange.run, name, partial(choose, is_awaited=is_awaited))
-
-        try:
-            arm = await self._exchange.run_in_thread_until(choose_without_request, end) if self._is_shared else None
-            if arm is None:
-                session = await self._in_time.get(name, end - monotonic())
-                if session is None:
-                    raise late_error(self._url, within)
-                arm = await self._exchange.run_in_thread_until(partial(choose, session), end)
-            if arm is None:
-                raise late_error(self._url, within)
-            return replace(arm, session=self._wrap_session(cast(Session[Awaitable[ReportStatus]], arm.session)))
-        except Exception as error:
-            return self._fallbacks.choose_default(name, default, error)
-
-    async def join(self, name: str, cohort: str = "") -> "AsyncSession":
-        """Join an experiment, as `Client.join`."""
-        return self._wrap_session(await self._exchange.run(self._join_steps(self._exchange.run, name, cohort)))
-
-    async def resume(self, name: str) -> "AsyncSession":
-        """Resume the session of a stored choice, as `Client.resume`."""
-        return self._wrap_session(await self._exchange.run_in_thread(self._resume_session, self._exchange.run, name))
-
-    async def report(self, name: str, reward: Any) -> ReportStatus:
-        """Report on the stored choice, as `Client.report`."""
-        return await self._exchange.run(self._report_steps(self._exchange.run, name, reward))
-
-    async def flush(self) -> dict[str, ReportStatus]:
-        """Do what `Client.flush` does."""
-        return await self._exchange.run(self._flush_steps())
-
-    async def flush_people(self) -> dict[str, Counter[ReportStatus]]:
-        """Do what `Client.flush_people` does."""
-        return await self._exchange.run(self._flush_people_steps())
-
-    async def fetch_tokens(self, name: str) -> int:
-        """Fetch upload tokens in advance, as `Client.fetch_tokens`."""
-        return await self._exchange.run(self._prefetch_tokens_steps(name))
-
-    async def forget(self) -> None:
-        """Erase the participant's data, as `Client.forget`."""
-        await self._exchange.run(self._forget_steps())
-
-    def _wrap_session(self, session: Session[Awaitable[ReportStatus]]) -> "AsyncSession":
-        from privateer_client.async_session import AsyncSession
-
-        return AsyncSession(session, self._exchange)
-
-    async def close(self) -> None:
-        """Close the connections, as `Client.close`."""
-        if not self._is_shared:
-            await self._exchange.close()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self.close()

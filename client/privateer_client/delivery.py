@@ -6,7 +6,7 @@ from collections.abc import Generator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Final, NamedTuple, Protocol, TypeAlias, TypeVar
+from typing import Any, Final, NamedTuple, Protocol, TypeAlias, TypeVar
 from urllib.parse import urlsplit
 
 from privateer_client.ledger.account_protocol import Account
@@ -136,6 +136,20 @@ Steps: TypeAlias = Generator[DeliveryRequest | Sleep, EndpointAnswer | None, _Re
 """A generator of steps. Its driver sends the answer to each request, or None if there is none within its bounds."""
 
 
+class End(NamedTuple):
+    """The result of steps."""
+
+    result: Any
+
+
+def advance(steps: Steps[Any], answer: EndpointAnswer | None) -> DeliveryRequest | Sleep | End:
+    """Send an answer to the steps, and return the next step or the result."""
+    try:
+        return steps.send(answer)
+    except StopIteration as end:
+        return End(end.value)
+
+
 @dataclass(frozen=True)
 class Pace:
     """The waiting times of a device. They depend on answers and randomness alone, never on the content of a report.
@@ -213,7 +227,7 @@ def _send_once(
         if report not in tied_tokens and report not in account.pending_reports():  # erased, or sent by another process
             verdicts[report] = DeliveryVerdict(ReportStatus.ALREADY_REPORTED)
             continue
-        token = tied_tokens.pop(report) if report in tied_tokens else tie_token(report, account)
+        token = tied_tokens.pop(report) if report in tied_tokens else account.tie_token(report)
         headers = _HEADERS | (_authorization_header(token) if token else {})
         answer = yield DeliveryRequest("POST", report.endpoint, headers, timeout, report.body)
         verdict = verdicts[report] = judge_answer(answer)
@@ -225,11 +239,6 @@ def _send_once(
         elif answer is not None:
             pause = max(pause, answer.retry_after)
     return pause
-
-
-def tie_token(report: SealedReport, account: Account) -> bytes | None:
-    """Tie an upload token to a report, and return it; None if there is none."""
-    return account.tokens.tie_token(report) if account.tokens else None
 
 
 def _authorization_header(token: bytes) -> dict[str, str]:

@@ -46,23 +46,10 @@ class Witness:
         return verify_signature(answer.signed, answer.body, self._pinned_keys or known_keys)
 
     @property
-    def contradiction(self) -> type[Untrusted] | None:
-        """The type of contradiction that the device has evidence of; None if there is no evidence."""
-        evidence = self._servers.evidence(self._server)
-        return None if evidence is None else contradiction(evidence)
-
-    def check(self) -> None:
-        """Refuse the server if the device has evidence that it contradicted itself."""
-        error = self.contradiction
-        if error is not None:
-            detail = "the device holds evidence that the server contradicted itself"
-            remedy = f"publish client.evidence; ledger.servers.forget({self._server!r}) trusts the server anew"
-            raise error(detail, field="evidence", remedy=remedy)
-
-    @property
     def saw_rollback(self) -> bool:
         """Whether the evidence against the server is only a rollback of its log."""
-        return self.contradiction is LogRollback
+        evidence = self._servers.evidence(self._server)
+        return evidence is not None and contradiction(evidence) is LogRollback
 
     def acquit(self) -> None:
         """Mark the evidence of a rollback as answered."""

@@ -1,27 +1,28 @@
-"""Participation of n participants in a round: verified terms, decisions, sealed reports. A device has n = 1."""
+"""Participation of n participants in a round: verified terms, decisions, sealed reports. A device has n = 1.
 
-import hashlib
+A device stores its choice until the report on it is made.
+"""
+
+import math
 import os
-from collections.abc import Mapping
-from dataclasses import replace
-from typing import Any, Final, NamedTuple, cast
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, NamedTuple, Self, cast
 
-import msgspec
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PublicKey
 from cryptography.hazmat.primitives.hpke import AEAD, KDF, KEM, Suite
 from numpy.typing import NDArray
 
-from privateer_core.algorithms import algorithm, parse_spec
-from privateer_core.arrays import Array, Ints
-from privateer_core.errors import InputError, Malformed, SpecError, TermsRefused
-from privateer_core.policies.gain_policy import check_policy, decode_policy
-from privateer_core.policies.policy import Decisions, Policy, Recalling, message_size, prefix_ages
+from privateer_client.publication_parts import decode_policy_body, meaning, parse_spec_body, require_agreement
+from privateer_core.arrays import Array, Coins, Ints
+from privateer_core.errors import InputError, Malformed, TermsRefused
+from privateer_core.policies.policy import Arms, Decisions, Plays, Points, Recalling, message_size, prefix_ages
 from privateer_core.primitives.bounded_vectors import BoundedVectors
 from privateer_core.primitives.contributions import FeatureValues, KeyedValues
 from privateer_core.privacy.terms import Terms
 from privateer_core.privacy.terms_verification import Limits, verify
 from privateer_core.sampling.randomness import SecureNoise
+from privateer_core.spec.experiment import window_grain
 from privateer_core.spec.spec import Spec
 from privateer_core.wire.publication import (
     Header,
@@ -36,10 +37,10 @@ from privateer_core.wire.publication import (
 REPORT_ID_SIZE: Final = 16
 SEALING_OVERHEAD_BYTES: Final = 48
 """Bytes that sealing adds to a message: encapsulated key and tag."""
-_CHANGEABLE_SECTIONS: Final = {"experiment", "sources", "population", "algorithm"}
-"""Sections of a spec that do not affect the meaning of reports and their privacy, except for the names of arms and the
-promises to sources."""
 _SUITE: Final = Suite(KEM.X25519, KDF.HKDF_SHA256, AEAD.AES_128_GCM)
+_DAY_SECONDS: Final = 86_400.0
+_NO_DUE_TIME: Final = math.inf
+_NO_NUMBERS: Final = np.zeros((1, 0))
 
 
 class SealedReport(NamedTuple):
@@ -80,18 +81,20 @@ class Participation:
     def __init__(self, body: bytes, name: str, limits: Limits, cohort: str = "", *, is_paused: bool = False) -> None:
         publication = decode_publication(body)
         self.round, self.cohort, self.is_paused = publication.round, cohort, is_paused
-        self.spec = _parse_spec_body(publication.spec)
+        self.spec = parse_spec_body(publication.spec)
         # After the horizon participants choose by the final policy, while the round takes late reports.
-        self.policy = self.decider = _decode_policy_body(publication.policy, self.spec)
+        self.policy = self.decider = decode_policy_body(publication.policy, self.spec)
         self.is_draining = publication.drain is not None
         if publication.drain is not None:
-            self.decider = _decode_policy_body(publication.drain.policy, self.spec)
+            self.decider = decode_policy_body(publication.drain.policy, self.spec)
         self.header = report_header(self.round, digest(body))
         self._check_agreement(name)
         if cohort not in self.spec.cohorts:
             raise InputError("the experiment has no such source", field="cohort", remedy="see the sources of its spec")
         if self.is_open:
             verify(self.terms, self.spec, cohort, self.round, limits, self.policy.question_type(self.spec))
+        self.n_sharing_reports = self.spec.reports  # of a participant, which share the promise
+        self.endpoint = ""  # the URL to which this device sends reports, once it has chosen the services
         self._sealer = Sealer(self.round, self.header)
         self._noise, self._meanings = SecureNoise(), dict[tuple[int, str], bytes]()
 
@@ -109,11 +112,11 @@ class Participation:
             "drain": not self.is_draining or spec.experiment.conversion_window_seconds > 0,
             "deadline": round_.deadline == 0 or spec.round_seconds > 0,
         }
-        for field, is_equal in agreements.items():
-            _require_agreement(is_equal, field)
+        for fact, is_equal in agreements.items():
+            require_agreement(is_equal, fact)
         # The size depends on the trust model, which is known to be one by now.
         self._message_size = message_size(self.policy)
-        _require_agreement(
+        require_agreement(
             round_.sealed_size == SEALING_OVERHEAD_BYTES + REPORT_ID_SIZE + self._message_size, "sealed_size"
         )
 
@@ -202,50 +205,164 @@ class Participation:
         return [b"".join(map(self._sealer.seal, split_bytes(report, self._message_size))) for report in reports]
 
 
-def _require_agreement(is_equal: bool, field: str) -> None:
-    if not is_equal:
-        raise TermsRefused("round, spec and policy disagree", field=field, remedy="do not take part")
+def period_number(spec: Spec, now: float) -> int:
+    """Return the number of the calendar's period of reports; 0 where a person reports once in all."""
+    table = spec.experiment
+    return math.floor(now / table.report_period_seconds) if table.reports_per_person > 1 else 0
 
 
-def _parse_spec_body(body: bytes) -> Spec:
-    """Parse the spec of a publication; `Malformed` if it is not JSON, or no spec that this version knows."""
-    try:
-        data = msgspec.json.decode(body, type=dict[str, Any])
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        raise Malformed("not a spec", remedy="fetch the policy again") from None
-    try:
-        return parse_spec(data)
-    except SpecError as error:
-        remedy = "fetch the policy again, or update the client library"
-        detail = f"not a spec that this device knows: {error.detail}"
-        raise Malformed(detail, field=error.field, remedy=remedy) from None
+@dataclass(frozen=True, eq=False, repr=False)
+class StoredChoice:
+    """A choice of a participant."""
+
+    # decided, digest: version and digest of the publication whose policy decided
+    decided: int
+    digest: bytes
+    meaning: bytes  # digest of what its spec says about features, rewards, arms and privacy
+    options: int  # how many arms or actions it had
+    # contexts, coins: shapes (1, d) and (1,): the encoded context, and the coins that chose
+    contexts: Array
+    coins: Coins
+    # arms, actions, times: what was decided: an arm (1,), or actions (s,) and how often each is played; empty where it
+    # was the other
+    arms: Ints
+    actions: Ints
+    times: Ints
+    name: bytes  # the arm's name in UTF-8, as long as the longest
+    # as the policy reads them: of the outcome that counts, which is the experiment's default until one is known
+    rewards: Array
+    window: float  # seconds from the choice to the report
+    due: float  # when the report on it may be made, in seconds since 1970; infinite: when an outcome is known
+    period: int = 0  # number of the period of reports in which the person chose; 0 where they report once
+    # the points of an arm that has such, shape (k, d); else empty
+    points: Array = field(default_factory=lambda: np.zeros((0, 0)))
+    retired: tuple[str, ...] = ()  # the arms that were retired at the time of the choice
+    offset: float = 0.0  # what adjusting by declared slopes subtracts from the reward
+    # shape (1, learned): numbers from before whose slopes the round tells that takes the report
+    numbers: Array = field(default_factory=_NO_NUMBERS.copy)
+
+    @classmethod
+    def decide(
+        cls,
+        participation: Participation,
+        contexts: Array,
+        coins: Coins,
+        now: float,
+        offset: float = 0.0,
+        numbers: Array = _NO_NUMBERS,
+    ) -> Self:
+        """Return the choice of a publication's policy for a participant, with the default outcome and due time."""
+        spec, decisions = participation.spec, participation.decide(contexts, coins)
+        no_rows, window = np.zeros(0, np.int64), spec.experiment.conversion_window_seconds
+        displayed = participation.decider.present_decision(spec, decisions)
+        outcome = spec.without_outcome(displayed)
+        rewards, _ = participation.policy.read(spec, spec.outcome.adjusted(outcome, offset) if offset else outcome)
+        n_name_bytes = max(len(name.encode()) for name in spec.options)  # the same for all participants
+        return cls(
+            decided=participation.round.version,
+            digest=participation.header.digest,
+            meaning=participation.meaning(len(spec.options)),
+            options=len(spec.options),
+            contexts=contexts,
+            coins=coins,
+            arms=decisions.arms if isinstance(decisions, Arms) else no_rows,
+            actions=decisions.actions if isinstance(decisions, Plays) else no_rows,
+            times=decisions.times if isinstance(decisions, Plays) else no_rows,
+            points=decisions.points[0] if isinstance(decisions, Points) else np.zeros((0, 0)),
+            name=displayed.encode().ljust(n_name_bytes, b"\0") if isinstance(displayed, str) else b"",
+            rewards=rewards,
+            window=window,
+            due=_window_end(window, now) if window else _NO_DUE_TIME,
+            period=period_number(spec, now),
+            retired=spec.retired,
+            offset=offset,
+            numbers=numbers,
+        )
+
+    @property
+    def decisions(self) -> Decisions:
+        """The decision of the policy."""
+        if len(self.points):
+            return Points(self.arms, self.points[None])
+        return Arms(self.arms) if len(self.arms) else Plays(self.actions, self.times)
+
+    @property
+    def is_common(self) -> bool:
+        """Whether the decision is the same for all participants."""
+        return len(self.arms) == 0
+
+    @property
+    def display_value(self) -> Any:
+        """The choice as the application got it."""
+        if self.is_common:
+            return dict(zip(self.actions.tolist(), self.times.tolist(), strict=True))
+        return displayed_arm(self.name, self.arms, self.points)
+
+    def with_outcome(self, rewards: Array, now: float) -> "StoredChoice":
+        """Return the choice with another outcome, or unchanged if its report is due."""
+        if self.is_due(now):
+            return self
+        # Without a window a report is due when its outcome is known: the day says enough.
+        return replace(self, rewards=rewards, due=self.due if self.window else now // _DAY_SECONDS * _DAY_SECONDS)
+
+    def with_corrected_due_time(self, now: float) -> "StoredChoice":
+        """Return the choice with an earlier due time, if a clock that was ahead made it due too late."""
+        latest = _window_end(self.window, now) if self.window else now // _DAY_SECONDS * _DAY_SECONDS
+        return replace(self, due=latest) if latest < self.due < _NO_DUE_TIME else self
+
+    def is_due(self, now: float) -> bool:
+        """Whether the report may be made."""
+        return now >= self.due
+
+    def is_same_choice(self, other: "StoredChoice") -> bool:
+        """Whether the two are the same choice, whatever their outcomes."""
+        own_key, other_key = (self.digest, self.coins.tobytes()), (other.digest, other.coins.tobytes())
+        return own_key == other_key and np.array_equal(self.contexts, other.contexts)
+
+    def check_publication(self, opened: Participation) -> None:
+        """Refuse a publication under which the choice has another meaning than when it was made."""
+        check_same_meaning(self.meaning, opened.meaning(self.options))
+        if opened.round.version == self.decided and opened.header.digest != self.digest:
+            detail = "the server has published another policy of this version"
+            raise TermsRefused(detail, field="version", remedy="do not report")
+
+    def has_lapsed(self, participation: Participation, now: float) -> bool:
+        """Whether the choice is no longer valid under a publication, for reasons that do not depend on arm and context.
+
+        A due report stays valid as long as its meaning is the same. Before that, the choice lapses when another arm is
+        retired; without a window also when its period ends, when no report is requested, or when it would not count.
+        """
+        has_same_meaning = self.meaning == participation.meaning(self.options)
+        if self.is_due(now):
+            return not (self.window or has_same_meaning)
+        # It lapses with any arm, since otherwise the age of a report would reveal who had the retired arm.
+        if self.window or self.retired != participation.spec.retired:
+            return self.retired != participation.spec.retired
+        # Another session may be ahead of this one.
+        accepts = participation.policy.accepts_decisions_of
+        is_accepted = self.decided > participation.round.version or accepts(self.decided)
+        is_current = self.period == period_number(participation.spec, now) and has_same_meaning
+        return not (participation.round.batch_size > 0 and is_accepted and is_current)
+
+    def is_abandoned(self, now: float) -> bool:
+        """Whether a due report that no round takes has waited for another window and at least a day."""
+        # Without a window ``due`` is the beginning of the day on which the outcome was known.
+        return now >= self.due + (max(self.window, _DAY_SECONDS) if self.window else 2 * _DAY_SECONDS)
 
 
-def _decode_policy_body(body: bytes, spec: Spec) -> Policy:
-    """Parse the policy of a publication, checked against the spec; `TermsRefused` without such a randomizer."""
-    try:
-        policy = decode_policy(body, algorithm(spec.algorithm.name).policy)
-        check_policy(policy, spec)
-    except SpecError as error:
-        raise TermsRefused("there is no such randomizer", field=error.field, remedy="do not take part") from None
-    return policy
+def displayed_arm(name: bytes, arms: Ints, points: Array) -> Any:
+    """Return an arm as the application gets it: its points if it has points, else its name."""
+    return Points(arms, points[None]).first_points if len(points) else name.rstrip(b"\0").decode()
 
 
-def meaning(spec: Spec, options: int | None = None, cohort: str = "") -> bytes:
-    """Return a digest of the parts of a spec that determine the meaning of reports and their privacy.
+def _window_end(window: float, now: float) -> float:
+    """Return the end of a conversion window that starts now, rounded up to a grain that hides the exact time."""
+    grain = window_grain(window)
+    return math.ceil((now + window) / grain) * grain
 
-    options: number of arms or actions that are included, the first ones; None: all.
-    cohort: the source whose promise is included; empty: the promise to the experiment's own participants.
-    """
-    tables = spec.model_dump(mode="json", exclude=_CHANGEABLE_SECTIONS, exclude_defaults=True)
-    # All names are included, since whether a device reports must not depend on the participant's arm.
-    names, promised_epsilon = spec.options[:options], spec.cohort_privacy(cohort).epsilon
-    # Keys of tables may come in any order, but contexts have the order of the features.
-    digest_input = [tables, list(spec.features), names, promised_epsilon]
-    # The parts of an outcome besides the reward are included, since another spec would read its numbers differently.
-    default_outcome = spec.without_outcome(None)
-    if spec.rewards > 1 or isinstance(default_outcome, Mapping):
-        digest_input += [spec.rewards, list(default_outcome) if isinstance(default_outcome, Mapping) else []]
-    if spec.experiment.reports_per_person > 1:
-        digest_input += [spec.experiment.reports_per_person, spec.experiment.report_period_seconds]
-    return hashlib.sha256(msgspec.json.encode(digest_input, order="deterministic")).digest()
+
+def check_same_meaning(before: bytes, now: bytes) -> None:
+    """Refuse a spec under which a report has another meaning than when the person chose."""
+    if before != now:
+        detail = "features, arms, rewards or privacy are not those by which the person chose"
+        raise TermsRefused(detail, field="spec", remedy="do not report")

@@ -10,13 +10,13 @@ import numpy as np
 from privateer_client.delivery import Steps
 from privateer_client.inputs import warn_of_invalid_value
 from privateer_client.ledger.account_protocol import Account, Payment
-from privateer_client.ledger.choice import StoredArm, StoredChoice, period_number, pinned_terms
-from privateer_client.participation import Participation, SealedReport
+from privateer_client.ledger.choice import StoredArm, pinned_terms
+from privateer_client.participation import Participation, SealedReport, StoredChoice, check_same_meaning, period_number
 from privateer_client.publications import Publications
 from privateer_client.states import ALLOWED, NEXT, OUTCOMES, Action, ChoiceEvent, ChoiceState, ReportStatus, find_state
 from privateer_core.arrays import Array, Coins
 from privateer_core.clock import Clock
-from privateer_core.errors import Deleted, InputError, LogForked, LogRollback, PrivateerError, TermsRefused, Unavailable
+from privateer_core.errors import Deleted, InputError, LogForked, LogRollback, PrivateerError, Unavailable
 from privateer_core.spec.reward import append_numbers
 from privateer_core.wire.publication import Envelope, encode_envelope
 
@@ -34,7 +34,7 @@ class PersonChoice:
 
     def __init__(self, publications: Publications, account: Account, clock: Clock) -> None:
         self._publications, self._account, self._clock = publications, account, clock
-        self._address, self._identity = publications.address, publications.address.identity
+        self._identity = publications.address.identity
         self.state = ChoiceState.CLOSED
 
     @property
@@ -138,7 +138,7 @@ class PersonChoice:
     def _is_reporting_time(self, participation: Participation) -> bool:
         """Whether the device reports on this visit; if it reports on one of several visits, it has drawn which."""
         table = participation.spec.experiment
-        if table.reports_per_person == participation.spec.reports:
+        if table.reports_per_person == participation.n_sharing_reports:
             return True
         period = period_number(participation.spec, self._now)
         return self._account.count_visit(self._identity, table.reports_per_person, table.report_period_seconds, period)
@@ -240,7 +240,7 @@ class PersonChoice:
 
     def make_report(self, choice: StoredChoice, opened: Participation) -> SealedReport | None:
         """Make and pay for the report on a choice; return None without payment if the open round does not take it."""
-        self.check_publication(choice, opened)
+        choice.check_publication(opened)
         if not (opened.accepts_version(choice.decided) and self._is_new(opened) and self._is_drawn(opened)):
             return None
         versions = np.array([choice.decided])
@@ -253,22 +253,15 @@ class PersonChoice:
     def make_past_report(self, past: Past, participation: Participation, opened: Participation) -> SealedReport | None:
         """Make and pay for the report on an earlier arm, under the spec joined, as `make`; None if unrequested."""
         (contexts, arm, rewards), spec, cohort = past, participation.spec, participation.cohort
-        _check_same_meaning(participation.meaning(len(spec.options), cohort), opened.meaning(len(spec.options), cohort))
+        check_same_meaning(participation.meaning(len(spec.options), cohort), opened.meaning(len(spec.options), cohort))
         if not opened.is_report_requested:
             return None
         arm_indices = np.array([_arm_index(arm, spec.options)])
         return self._pay_and_seal(opened, 0, lambda: opened.make_past_reports(contexts, arm_indices, rewards)[0])
 
-    def check_publication(self, choice: StoredChoice, opened: Participation) -> None:
-        """Refuse a publication under which a choice has another meaning than when it was made."""
-        _check_same_meaning(choice.meaning, opened.meaning(choice.options))
-        if opened.round.version == choice.decided and opened.header.digest != choice.digest:
-            detail = "the server has published another policy of this version"
-            raise TermsRefused(detail, field="version", remedy="do not report")
-
     def _pay_and_seal(self, opened: Participation, period: int, seal: Callable[[], bytes]) -> SealedReport:
         """Seal the report; the ledger stores its body together with the payment, and erases the choice."""
-        terms, header, reports = opened.terms, opened.header, opened.spec.reports
+        terms, header, reports = opened.terms, opened.header, opened.n_sharing_reports
         payment = Payment(
             experiment=self._identity,
             version=header.version,
@@ -280,15 +273,8 @@ class PersonChoice:
             period=period,
             pinned=pinned_terms(opened.spec, terms) if reports > 1 else "",
         )
-        endpoint = self._address.endpoint(terms.trust)
-        body = self._account.pay(payment, endpoint, lambda: encode_envelope(Envelope(header, seal())))
-        return SealedReport(self._identity, endpoint, body)
-
-
-def _check_same_meaning(before: bytes, now: bytes) -> None:
-    if before != now:
-        detail = "features, arms, rewards or privacy are not those by which the person chose"
-        raise TermsRefused(detail, field="spec", remedy="do not report")
+        body = self._account.pay(payment, opened.endpoint, lambda: encode_envelope(Envelope(header, seal())))
+        return SealedReport(self._identity, opened.endpoint, body)
 
 
 def _arm_index(arm: Any, options: tuple[str, ...]) -> int:

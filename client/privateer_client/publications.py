@@ -6,6 +6,7 @@ from urllib.parse import quote
 
 from privateer_client.delivery import DeliveryRequest, EndpointAnswer, Pace, Silence, Steps
 from privateer_client.ledger.account_protocol import Account
+from privateer_client.ledger.known_servers import refuse_contradictory_server
 from privateer_client.log import Witness
 from privateer_client.participation import Participation
 from privateer_core.clock import Clock
@@ -163,7 +164,7 @@ class Publications:
 
     def check_server(self) -> None:
         """Refuse a server that the device holds evidence against."""
-        self._witness.check()
+        refuse_contradictory_server(self._account.servers, self.address.server)
 
     def recheck_server(self) -> Steps[None]:
         """Refuse as `check_server`, but after a rollback check first whether the log continues the last known head.
@@ -213,7 +214,9 @@ class Publications:
         return answer
 
     def _parse_participation(self, body: bytes, *, is_paused: bool = False) -> Participation:
-        return Participation(body, self.address.name, self._limits, self._cohort, is_paused=is_paused)
+        participation = Participation(body, self.address.name, self._limits, self._cohort, is_paused=is_paused)
+        participation.endpoint = self.address.endpoint(participation.terms.trust)
+        return participation
 
 
 def _request_digest(last: CheckedPublication | None) -> bytes | None:

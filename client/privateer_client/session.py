@@ -5,7 +5,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, Final, Generic, TypeAlias, TypeVar
 
-from privateer_client.delivery import Pace, Steps, deliver, tie_token
+from privateer_client.delivery import Pace, Steps, deliver
 from privateer_client.inputs import (
     InvalidValueWarnings,
     encode_context,
@@ -15,8 +15,9 @@ from privateer_client.inputs import (
     select_features,
 )
 from privateer_client.ledger.account_protocol import Account
-from privateer_client.ledger.choice import StoredArm, StoredChoice, period_number
-from privateer_client.participation import Participation, SealedReport
+from privateer_client.ledger.choice import StoredArm
+from privateer_client.ledger.known_servers import refuse_contradictory_server
+from privateer_client.participation import Participation, SealedReport, StoredChoice, period_number
 from privateer_client.person_choice import PersonChoice
 from privateer_client.publications import CheckedPublication, Publications
 from privateer_client.states import Action, ChoiceEvent, ChoiceState, ReportStatus
@@ -56,7 +57,7 @@ class Session(Generic[Reported]):
         pace: Pace,
     ) -> None:
         self._run, self._published, self._publications = run, published, publications
-        self._account, self._pace = account, pace
+        self._account, self._servers, self._pace = account, account.servers, pace
         self._identity, self._participation = publications.address.identity, published.participation
         self._choice = PersonChoice(publications, account, pace.clock)
         with account.transaction():
@@ -270,7 +271,7 @@ class Session(Generic[Reported]):
         if self._participation.cohort:
             raise InputError("people of a source report on the past", field="cohort", remedy="call report_past")
         with self._account.transaction():
-            self._publications.check_server()
+            refuse_contradictory_server(self._servers, self._publications.address.server)
             self._refuse_second_report(self._shown_choice)
             if self._shown_choice is None and not self.report_requested:
                 return self._choice.report_status
@@ -278,11 +279,11 @@ class Session(Generic[Reported]):
             rewards = self._read_rewards(shown_choice.display_value, reward, shown_choice.offset)
             if not self.report_requested or not isinstance(shown_choice, StoredChoice):
                 return self._choice.report_status
-            self._choice.check_publication(shown_choice, self._participation)
+            shown_choice.check_publication(self._participation)
             at_hand = self._publications.find_open(self._published)
             open_round = at_hand and at_hand.participation
             recorded = self._choice.record_outcome(shown_choice, rewards, self._participation, open_round)
-            token = tie_token(recorded, self._account) if isinstance(recorded, SealedReport) else None
+            token = self._account.tie_token(recorded) if isinstance(recorded, SealedReport) else None
         if isinstance(recorded, SealedReport):
             return (yield from self._send_steps(recorded, token))
         if recorded is None or recorded.window:  # nothing is sent now: that would say when the outcome came
@@ -326,7 +327,7 @@ class Session(Generic[Reported]):
             self._published, self._participation = opened, opened.participation
             if report is None:
                 return self._choice.end_report(ChoiceEvent.EXPIRED, self._participation)
-            token = tie_token(report, self._account)
+            token = self._account.tie_token(report)
         return (yield from self._send_steps(report, token))
 
     def _send_steps(self, report: SealedReport, token: bytes | None) -> Steps[ReportStatus]:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from privateer_client.ledger.account_protocol import Payment
-    from privateer_client.ledger.choice import StoredChoice
+    from privateer_client.participation import StoredChoice
 
 
 class ReportStatus(StrEnum):

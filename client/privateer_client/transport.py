@@ -1,11 +1,25 @@
-"""Execution of steps: their requests and pauses."""
+"""Execution of steps: their requests and pauses, over own connections or an httpx transport of the application."""
 
 from functools import cached_property
+from http.cookiejar import CookieJar, DefaultCookiePolicy
 from time import sleep
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from privateer_client.connections import ServiceConnections
-from privateer_client.delivery import DeliveryRequest, EndpointAnswer, Sleep, Steps
+from privateer_client.delivery import (
+    IDENTITY,
+    DeliveryRequest,
+    End,
+    EndpointAnswer,
+    Silence,
+    Sleep,
+    Steps,
+    UnacceptableAnswer,
+    advance,
+    append_chunk,
+    body_bytes_max,
+    make_answer,
+)
 
 if TYPE_CHECKING:
     import httpx
@@ -27,9 +41,7 @@ class HttpExchange:
         """The client of httpx for the given transport, created at the first use."""
         import httpx
 
-        from privateer_client.given_transport import OPTIONS
-
-        return httpx.Client(transport=self._transport, **OPTIONS)
+        return httpx.Client(transport=self._transport, **httpx_options())
 
     def run(self, steps: Steps[_Result]) -> _Result:
         """Run all steps, and return their result."""
@@ -42,11 +54,7 @@ class HttpExchange:
 
     def _send(self, request: DeliveryRequest) -> EndpointAnswer:
         """Send a request by the given transport, or by own connections without one."""
-        if self._transport is None:
-            return self.connections.send(request)
-        from privateer_client.given_transport import send
-
-        return send(self._http, request)
+        return self.connections.send(request) if self._transport is None else _send(self._http, request)
 
     def close(self) -> None:
         """Close the connections."""
@@ -55,15 +63,32 @@ class HttpExchange:
         self.connections.close()
 
 
-class End(NamedTuple):
-    """The result of steps."""
+def httpx_options() -> dict[str, Any]:
+    """Return the options of an httpx client with a given transport."""
+    no_cookies = CookieJar(policy=DefaultCookiePolicy(allowed_domains=[]))  # one would tie the report to the fetch
+    return {"cookies": no_cookies, "follow_redirects": False}
 
-    result: Any
 
+def _send(http: "httpx.Client", request: DeliveryRequest) -> EndpointAnswer:
+    """Send a request by httpx, and return the answer; of status 0 if there is no usable answer."""
+    import httpx
 
-def advance(steps: Steps[Any], answer: EndpointAnswer | None) -> DeliveryRequest | Sleep | End:
-    """Send an answer to the steps, and return the next step or the result."""
+    body, (method, url, headers, seconds, content, _) = bytearray(), request
+    headers = headers | {"Accept-Encoding": IDENTITY}
     try:
-        return steps.send(answer)
-    except StopIteration as end:
-        return End(end.value)
+        with http.stream(method, url, content=content, headers=headers, timeout=seconds) as response:
+            limit = body_bytes_max(request, response.status_code, response.headers.get("content-encoding", IDENTITY))
+            for chunk in response.iter_bytes():
+                append_chunk(body, chunk, limit)
+    except (httpx.RequestError, UnacceptableAnswer) as error:
+        return EndpointAnswer(0, silence=classify_error(error))
+    return make_answer(response.status_code, body, response.headers)
+
+
+def classify_error(error: Exception) -> Silence:
+    """Return why a request by httpx got no usable answer."""
+    import httpx
+
+    if isinstance(error, httpx.TimeoutException | TimeoutError):
+        return Silence.LATE
+    return Silence.CLOSED if isinstance(error, httpx.ConnectError) else Silence.NONSENSE

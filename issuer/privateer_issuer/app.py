@@ -25,7 +25,8 @@ from privateer_core.errors import (
     TooLarge,
     Unavailable,
 )
-from privateer_core.serving.body_budget import Budget
+from privateer_core.serving.http.answer import TimingMiddleware
+from privateer_core.serving.http.bodies import Budget
 from privateer_core.serving.http.listeners import IS_PUBLIC_KEY, HostGuard, OriginMiddleware, PublicPages
 from privateer_core.serving.http.openapi import (
     NAME_PARAMETER,
@@ -40,7 +41,6 @@ from privateer_core.serving.http.openapi import (
 from privateer_core.serving.http.page_cache import PageCache, Version, common_version
 from privateer_core.serving.http.problems import answer_problems
 from privateer_core.serving.http.report_endpoint import json_response
-from privateer_core.serving.http.timing import TimingMiddleware
 from privateer_core.serving.logs import BUILD
 from privateer_core.serving.process import Background, Listener, ServiceListeners, listen, prepare_process, run
 from privateer_core.serving.settings import ServiceParser

@@ -16,7 +16,7 @@ from prometheus_client import (
     generate_latest,
 )
 
-from privateer_core.serving.http.timing import BUCKET_BOUNDS_SECONDS, AnswerTiming
+from privateer_core.serving.http.answer import BUCKET_BOUNDS_SECONDS, AnswerTiming
 from privateer_core.serving.logs import BUILD
 from privateer_core.wire.token_keys import TokenKey
 

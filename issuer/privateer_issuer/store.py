@@ -11,8 +11,15 @@ from sqlalchemy import Column, Connection, LargeBinary, MetaData, Table, Text, b
 
 from privateer_core.serving.logs import log_event
 from privateer_core.serving.store.copies import remove_scratch_folders
-from privateer_core.serving.store.database import INTEGER, Database, DatabaseFacts, get_or_create_secret, secret_table
-from privateer_core.serving.store.sqlite import FileKind, SqliteDatabase, open_database, was_cut_short
+from privateer_core.serving.store.database import (
+    INTEGER,
+    Database,
+    DatabaseFacts,
+    SqliteDatabase,
+    get_or_create_secret,
+    secret_table,
+)
+from privateer_core.serving.store.sqlite import FileKind, open_database, was_cut_short
 from privateer_core.wire.token_keys import TokenKey
 
 FILE: Final = "issuer.db"

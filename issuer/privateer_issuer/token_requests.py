@@ -13,10 +13,8 @@ from starlette.responses import Response
 
 from privateer_core.clock import Clock
 from privateer_core.errors import PrivateerError, SpecError, TokensExhausted, Unavailable
-from privateer_core.serving.body_budget import Budget
-from privateer_core.serving.connections import peer_address
+from privateer_core.serving.http.bodies import Body, Budget, peer_address
 from privateer_core.serving.http.problems import problem_response
-from privateer_core.serving.http.report_endpoint import Body
 from privateer_core.serving.settings import unset_error
 from privateer_core.serving.write_health import WriteHealth
 from privateer_core.wire.attestation import HEADER, verify_attestation

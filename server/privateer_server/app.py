@@ -16,14 +16,13 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from privateer_core.clock import Clock, SystemClock
 from privateer_core.errors import ParameterInvalid, Unavailable
-from privateer_core.serving.body_budget import Budget
 from privateer_core.serving.http import problems
-from privateer_core.serving.http.answer import HeadMiddleware, HttpAnswer
+from privateer_core.serving.http.answer import OTHER_LABEL, AnswerTiming, HeadMiddleware, HttpAnswer, TimingMiddleware
+from privateer_core.serving.http.bodies import Budget
 from privateer_core.serving.http.listeners import HostGuard, OriginMiddleware, PublicPages
 from privateer_core.serving.http.openapi import describe_refusals
 from privateer_core.serving.http.page_cache import PageCache
-from privateer_core.serving.http.report_endpoint import Reply
-from privateer_core.serving.http.timing import OTHER_LABEL, AnswerTiming, TimingMiddleware
+from privateer_core.serving.http.report_endpoint import Reply, ReportsEndpoint
 from privateer_core.serving.logs import BUILD, log_answer, trace
 from privateer_core.serving.process import Background, Listener, ServiceListeners, listen, prepare_process, run
 from privateer_core.serving.rate_limit import RateLimit
@@ -34,7 +33,7 @@ from privateer_core.wire.keys import TrustedKeys
 from privateer_server.admin_tokens import AdminTokens
 from privateer_server.api.backups import Backups, backup_router
 from privateer_server.api.change_routes import PRIVATE_PAGES, changes_router, claims_router
-from privateer_server.api.endpoints import BatchesEndpoint, Policies, ReportsEndpoint
+from privateer_server.api.endpoints import BatchesEndpoint, Policies
 from privateer_server.api.experiment_routes import experiments_router
 from privateer_server.api.operators import Admins, Gauges, operations_router
 from privateer_server.api.pages import OPERATOR_PATH, READ_METHODS, PageVersions, build_dashboard, extend_openapi
@@ -198,7 +197,10 @@ def create_app(settings: ServerSettings, clock: Clock | None = None) -> Server:
     control.include_router(tokens_router(gate))
     extend_openapi(control, _is_public)
     senders, required_gate = TrustedKeys(settings.sender_keys), gate if settings.tokens.required else None
-    uploads = ReportsEndpoint(intake, metrics, budget, settings.report_bytes_max, senders, required_gate)
+    limits = budget, settings.report_bytes_max
+    uploads = ReportsEndpoint(
+        intake.submit, metrics.observe_answer, *limits, senders, metrics.count_refusals, required_gate
+    )
     batches = BatchesEndpoint(intake, metrics, budget, settings.batch_bytes_max, shufflers, traces.record_answer)
     policies = Policies(experiments, data.log.identity, metrics.observe_answer)
 
@@ -216,7 +218,7 @@ def create_app(settings: ServerSettings, clock: Clock | None = None) -> Server:
 
 
 async def _probe_data(data: Data, metrics: ServerMetrics) -> None:
-    with metrics.timer("probe"):
+    with metrics.stages["probe"].time():
         await asyncio.to_thread(data.write_probes)
 
 

@@ -13,18 +13,20 @@ from typing import TYPE_CHECKING, Final
 from privateer_core.clock import Clock
 from privateer_core.errors import NotFound, SpecError, Unavailable
 from privateer_core.serving.store.copies import remove_scratch_folders
-from privateer_core.serving.store.sqlite import SqliteDatabase, check_header, is_writable, open_database, was_cut_short
+from privateer_core.serving.store.database import SqliteDatabase
+from privateer_core.serving.store.sqlite import check_header, is_writable, open_database, was_cut_short
 from privateer_core.serving.store.store_key import read_store_key
 from privateer_core.spec.experiment import is_name
 from privateer_core.wire.identity import Identity
 from privateer_core.wire.keys import load_or_create_key
 from privateer_core.wire.merkle import MerkleTree
 from privateer_core.wire.transparency_log import BLOCK, Entry, Head, Proof, make_proof
+from privateer_server.intake.decryption import RoundKeys
 from privateer_server.settings import ServerSettings
 from privateer_server.store import schema
 from privateer_server.store.journal import Journal
 from privateer_server.store.records import TRANSIENT_ERRORS, Leaf
-from privateer_server.store.round_keys import KeyFolder, KeyTable, RoundKeys
+from privateer_server.store.round_keys import KeyFolder, KeyTable
 from privateer_server.store.rounds import CHANNEL
 from privateer_server.store.store import Store
 

@@ -10,7 +10,7 @@ from prometheus_client import CollectorRegistry, Counter, Histogram, Info, disab
 from prometheus_client.process_collector import ProcessCollector
 
 from privateer_core.errors import DecryptionFailed
-from privateer_core.serving.http.timing import BUCKET_BOUNDS_SECONDS, AnswerTiming
+from privateer_core.serving.http.answer import BUCKET_BOUNDS_SECONDS, AnswerTiming
 from privateer_core.serving.logs import BUILD
 from privateer_server.rounds.states import RoundState
 from privateer_server.store.records import RoundUpdate

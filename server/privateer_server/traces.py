@@ -20,7 +20,7 @@ from urllib.request import ProxyHandler, Request, build_opener
 import msgspec
 
 from privateer_core.errors import SpecError
-from privateer_core.serving.http.timing import AnswerTiming
+from privateer_core.serving.http.answer import AnswerTiming
 from privateer_server.api.endpoints import BatchesEndpoint
 
 VARIABLE: Final = "PRIVATEER_TRACES"

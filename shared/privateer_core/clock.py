@@ -17,10 +17,5 @@ class Clock(Protocol):
 class SystemClock:
     """The clocks of the operating system."""
 
-    def now(self) -> float:
-        """Return seconds since 1970."""
-        return time.time()
-
-    def monotonic(self) -> float:
-        """Return seconds since a fixed moment before the process began."""
-        return time.monotonic()
+    now = staticmethod(time.time)
+    monotonic = staticmethod(time.monotonic)

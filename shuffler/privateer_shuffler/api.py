@@ -8,15 +8,14 @@ from starlette.types import Scope
 
 from privateer_core import errors
 from privateer_core.serving.admission import ShufflerLimits
-from privateer_core.serving.body_budget import Budget
 from privateer_core.serving.http import openapi
-from privateer_core.serving.http.answer import HttpAnswer
-from privateer_core.serving.http.report_endpoint import Body, UploadEndpoint, UploadReceipt
-from privateer_core.serving.http.timing import AnswerTiming
+from privateer_core.serving.http.answer import AnswerTiming, HttpAnswer
+from privateer_core.serving.http.bodies import Body, Budget
+from privateer_core.serving.http.report_endpoint import UploadEndpoint, UploadReceipt
 from privateer_core.serving.token_gate import TokenGate
-from privateer_core.wire.batch import UploadAnswer, check_single_report
+from privateer_core.wire.batch import UploadAnswer
 from privateer_core.wire.keys import TrustedKeys
-from privateer_core.wire.publication import Envelope, split_sealed
+from privateer_core.wire.publication import Envelope, check_single_report, split_sealed
 from privateer_core.wire.token_keys import MEDIA_TYPE, Directory
 from privateer_shuffler.followed_rounds import FollowedRounds, TrackedRound
 from privateer_shuffler.metrics import ShufflerMetrics

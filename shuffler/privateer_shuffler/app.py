@@ -18,7 +18,7 @@ from starlette.types import Receive, Scope, Send
 
 from privateer_core.clock import SystemClock
 from privateer_core.errors import NotFound, PrivateerError, Unavailable
-from privateer_core.serving.body_budget import Budget
+from privateer_core.serving.http.bodies import Budget
 from privateer_core.serving.http.listeners import IS_PUBLIC_KEY, HostGuard, OriginMiddleware, PublicPages
 from privateer_core.serving.http.openapi import ServiceStatus, public_document
 from privateer_core.serving.http.page_cache import PageCache, Version, common_version

@@ -16,7 +16,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Info, disable_c
 from prometheus_client.core import HistogramMetricFamily
 from prometheus_client.registry import Collector
 
-from privateer_core.serving.http.timing import BUCKET_BOUNDS_SECONDS, AnswerTiming
+from privateer_core.serving.http.answer import BUCKET_BOUNDS_SECONDS, AnswerTiming
 from privateer_core.serving.logs import BUILD
 
 _ACCEPTED_CLASS: Final = "2xx"

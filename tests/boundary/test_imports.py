@@ -81,8 +81,7 @@ def test_httpx_and_asyncio_are_imported_only_when_a_transport_is_given(tmp_path:
     imported = imported_by(code.format(call.format("")))
     assert "http.client" in imported
     assert not packages(imported) & {"httpx", "asyncio"}
-    prefix = "import httpx; away = httpx.MockTransport(lambda _: httpx.Response(503)); "
-    assert "privateer_client.given_transport" in imported_by(prefix + code.format(call.format(", transport=away")))
+    assert "httpx" in imported_by(code.format(call.format(", transport=object()")))
 
 
 @pytest.mark.parametrize("name", ["privateer_lab.load.command", "privateer_lab.environments"])

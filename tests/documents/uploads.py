@@ -21,8 +21,8 @@ from privateer_core.wire.publication import (
     hpke_info,
     report_header,
 )
+from privateer_server.intake import decryption
 from privateer_server.rounds import open_round
-from privateer_server.store import round_keys
 from tests.documents.hpke import seal
 from tests.support.server_and_shuffler import Pair, pair
 from tests.support.servers import ADMIN, SHUFFLED, SMALL
@@ -46,7 +46,7 @@ def files() -> dict[str, Any]:
 def _known_randomness() -> Iterator[None]:
     keys = (X25519PrivateKey.from_private_bytes(bytes([number]) * 32) for number in range(1, 100))
     with (
-        patch.object(round_keys, "X25519PrivateKey") as key_class,
+        patch.object(decryption, "X25519PrivateKey", wraps=X25519PrivateKey) as key_class,
         patch.object(open_round.secrets, "randbits", lambda _: 7),
     ):
         key_class.generate = lambda: next(keys)

@@ -13,10 +13,10 @@ import pytest
 
 from privateer_core.serving.store.database import Unreachable
 from privateer_core.serving.store.postgres import PostgresDatabase
+from privateer_server.intake.decryption import RoundKeys
 from privateer_server.rounds.open_round import OpenRound
 from privateer_server.rounds.succession import ClosedRound, RoundPublisher
 from privateer_server.store.journal import Journal
-from privateer_server.store.round_keys import RoundKeys
 from privateer_server.store.rounds import LockedExperiments
 from privateer_server.store.store import Store
 from privateer_shuffler.pool.round_file import RoundStore

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from sqlalchemy import Connection
 
-from privateer_core.serving.store.sqlite import SqliteDatabase
+from privateer_core.serving.store.database import SqliteDatabase
 from privateer_server.rounds import succession
 from privateer_server.rounds.succession import RoundPublisher
 from privateer_server.store.journal import Journal

@@ -11,10 +11,11 @@ import pytest
 from privateer_core.mechanisms.vectors.running_vectors import RunningTotal, RunningVectors
 from privateer_server.algorithms.linear.learner import ContinualLearner
 from privateer_server.app import create_app
+from privateer_server.intake.decryption import RoundKeys
 from privateer_server.rounds.open_round import add_stored_sums, restore_without_sums
 from privateer_server.settings import ServerSettings
 from privateer_server.store.backup import restore as restore_backup
-from privateer_server.store.round_keys import KeyFolder, RoundKeys
+from privateer_server.store.round_keys import KeyFolder
 from privateer_server.store.schema import STORE_KIND as DATABASE
 from privateer_server.store.store import Store
 from tests.support.asgi import serving

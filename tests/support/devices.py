@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from privateer_client import async_transport, transport
+from privateer_client import async_client, transport
 from privateer_client.ledger.account_protocol import Payment
 from privateer_client.ledger.ledger import Ledger
 from privateer_client.participation import Participation
@@ -46,7 +46,7 @@ def still(patch: pytest.MonkeyPatch) -> StillTime:
     patch.setattr(SystemClock, "monotonic", lambda _: time.now)
     patch.setattr(SystemClock, "now", lambda _: time.now)
     patch.setattr(transport, "sleep", time.sleep)
-    patch.setattr(async_transport, "sleep", time.async_sleep)
+    patch.setattr(async_client, "sleep", time.async_sleep)
     return time
 
 

@@ -8,8 +8,8 @@ from typing import Any
 
 from privateer_core.serving.store.leases import Leases
 from privateer_server import app
+from privateer_server.intake.decryption import RoundKeys
 from privateer_server.store.journal import Journal
-from privateer_server.store.round_keys import RoundKeys
 from privateer_server.store.store import Store
 
 _RNG = random.Random(os.getpid())

@@ -4,9 +4,9 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 
 from privateer_client.ledger.account_protocol import Payment
-from privateer_client.ledger.choice import StoredArm, StoredChoice
+from privateer_client.ledger.choice import StoredArm
 from privateer_client.ledger.known_servers import KnownServer
-from privateer_client.participation import SealedReport
+from privateer_client.participation import SealedReport, StoredChoice
 from privateer_core.wire.publication import digest
 
 
@@ -67,6 +67,9 @@ class MemoryLedger:
 
     def pending_reports(self) -> list[SealedReport]:
         return []
+
+    def tie_token(self, _: SealedReport) -> None:
+        return None
 
     def erase_report(self, _: SealedReport) -> None:
         pass

@@ -4,7 +4,8 @@ import sqlite3
 from contextlib import AbstractContextManager
 from pathlib import Path
 
-from privateer_core.serving.store.sqlite import SqliteDatabase, open_database
+from privateer_core.serving.store.database import SqliteDatabase
+from privateer_core.serving.store.sqlite import open_database
 from privateer_server.store.journal import Journal
 from privateer_server.store.schema import JOURNAL_KIND, JOURNAL_SCHEMA, STORE_FILE, STORE_KIND, STORE_SCHEMA
 from privateer_server.store.store import Store

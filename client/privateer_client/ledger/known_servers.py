@@ -99,6 +99,16 @@ def contradiction(evidence: str) -> type[LogForked] | type[LogRollback] | None:
     return None if document.get("answered") else CONTRADICTIONS.get(document["problem"])
 
 
+def refuse_contradictory_server(servers: Servers, server: str) -> None:
+    """Refuse a server if the device has evidence that it contradicted itself."""
+    evidence = servers.evidence(server)
+    error = None if evidence is None else contradiction(evidence)
+    if error is not None:
+        detail = "the device holds evidence that the server contradicted itself"
+        remedy = f"publish client.evidence; ledger.servers.forget({server!r}) trusts the server anew"
+        raise error(detail, field="evidence", remedy=remedy)
+
+
 def _outweighs(evidence: str, old_evidence: str) -> bool:
     """Whether evidence replaces the stored evidence, because it is stronger or the stored evidence is answered."""
     new, old = _strength(evidence), _strength(old_evidence)

@@ -1,33 +1,100 @@
 """The ledger of a device, which records payments durably before reports are sent, and enforces limits."""
 
+import math
 import os
 import secrets
 import sqlite3
-from collections.abc import Callable
-from contextlib import AbstractContextManager, suppress
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import fields, replace
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from typing_extensions import override
 
-from privateer_client.ledger.account_protocol import COSTS, Account, Payment, SpendingLimits, changed_terms
-from privateer_client.ledger.choice import StoredArm, StoredChoice, encode_choice
+from privateer_client.ledger.account_protocol import COSTS, Account, Payment, changed_terms
+from privateer_client.ledger.choice import StoredArm, encode_choice
 from privateer_client.ledger.encryption import Encryption, unreadable_error
 from privateer_client.ledger.known_servers import KnownServers
 from privateer_client.ledger.ledger_file import LedgerFile
 from privateer_client.ledger.people import KeyedPeople
 from privateer_client.ledger.token_store import TokenStore
-from privateer_client.participation import SealedReport
+from privateer_client.participation import SealedReport, StoredChoice
 from privateer_core.clock import Clock, SystemClock
 from privateer_core.codec import decode, encode
-from privateer_core.errors import InputError, Malformed, TermsRefused
+from privateer_core.errors import BudgetExceeded, InputError, Malformed, TermsRefused
 from privateer_core.wire.publication import digest
 
 _DAY_SECONDS: Final = 86_400
 _PAYMENT_COLUMNS: Final = ", ".join(field.name for field in fields(Payment))
 _INSERT_PAYMENT: Final = "INSERT OR REPLACE INTO payments VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 _ROW_CONDITION: Final = "(person, experiment) = (?, ?)"
+_REPORT_CONDITION: Final = "(person, experiment, endpoint, body) = (?, ?, ?, ?)"
+_SERVER_SHARE: Final = 0.5
+"""Share of a total that one server may spend, so that as much remains for another server."""
+_ROUNDING_FACTOR: Final = 1 + 1e-9
+CostLimits: TypeAlias = Sequence[float | None]
+"""A limit for each of `COSTS`; None: no limit."""
+
+
+class _Limit(NamedTuple):
+    """The maximum sum of a cost, and the ledger's parameter that sets it; infinite: no limit."""
+
+    cost: str
+    parameter: str
+    max_sum: float
+
+    def check(self, new_payment: Payment, payments: Sequence[Payment], scope: str) -> None:
+        """Refuse a payment whose cost and the costs of the earlier payments exceed the limit."""
+        spent_sum, requested = sum(getattr(payment, self.cost) for payment in payments), getattr(new_payment, self.cost)
+        if spent_sum + requested > self.max_sum * _ROUNDING_FACTOR:
+            detail = f"spent {spent_sum:g}{scope}, asked {requested:g}, limit {self.max_sum:g}"
+            raise BudgetExceeded(detail, field=self.cost, remedy=f"do not take part, or raise {self.parameter}")
+
+
+class SpendingLimits:
+    """Limits on sums of payments, within a window of days.
+
+    totals: the maximum cost of all experiments together; None: no limit.
+    shares: the maximum cost of the experiments of a server; None: half of the total.
+    window_days: days that the limits look back, today included; None: for ever.
+    """
+
+    def __init__(self, totals: CostLimits, shares: CostLimits, window_days: int | None) -> None:
+        if window_days is not None and window_days < 1:
+            raise InputError("must be at least 1", field="window_days", remedy="choose another window")
+        self._window_days = window_days
+        bounds = [math.inf if total is None else total for total in totals]
+        server_bounds = [
+            _SERVER_SHARE * total if share is None else share for share, total in zip(shares, bounds, strict=True)
+        ]
+        self._totals, self._shares = _limits("total", bounds), _limits("per_server", server_bounds)
+
+    def check(self, new: Payment, payments: Sequence[Payment]) -> None:
+        """Refuse a payment that exceeds a limit of all experiments or of its server, within the window of days."""
+        first_day, text, server = -math.inf, "", server_origin(new.experiment)
+        if self._window_days is not None:
+            first_day, text = new.day - self._window_days, f" in {self._window_days} days"
+        recent = [payment for payment in payments if payment.day > first_day]
+        for limit in self._totals:
+            limit.check(new, recent, text)
+        of_server = [payment for payment in recent if server_origin(payment.experiment) == server]
+        for limit in self._shares:
+            limit.check(new, of_server, f" at {server}{text}")
+
+
+def _limits(prefix: str, bounds: Sequence[float]) -> list[_Limit]:
+    """Return the limits of all costs, named after their parameters; refuse a bound below 0."""
+    limits = [_Limit(cost, f"{prefix}_{cost}", value) for cost, value in zip(COSTS, bounds, strict=True)]
+    for limit in limits:
+        if not limit.max_sum >= 0:
+            raise InputError("must be at least 0", field=limit.parameter, remedy="choose another limit")
+    return limits
+
+
+def server_origin(experiment: str) -> str:
+    """Return the origin of an experiment's server by the experiment's identity: scheme, host and port, not the path."""
+    return "/".join(experiment.split("/")[:3])
 
 
 class _Draw(NamedTuple):
@@ -176,7 +243,7 @@ class Ledger(Account):
             if not getattr(payment, cost) >= 0:
                 raise InputError("must be at least 0", field=cost, remedy="do not take part")
         with self._file.transaction() as database:
-            payments = {new_payment.experiment: new_payment for new_payment in self.payments()}
+            payments = {old_payment.experiment: old_payment for old_payment in self._read_payments(database)}
             old_payment = payments.pop(payment.experiment, None)
             new_payment = replace(
                 payment if old_payment is None else old_payment.followed_by(payment),
@@ -202,7 +269,7 @@ class Ledger(Account):
         Times and period must be those of the first visit. The drawn one is never sent.
         """
         with self._file.transaction() as database:
-            row = self._fetch_row("times, seconds, drawn, come, period", "draws", experiment)
+            row = self._fetch_row("times, seconds, drawn, come, period", "draws", experiment, database)
             old_draw = _Draw(*row) if row else _Draw(times, seconds, secrets.randbelow(times))
             is_unchanged = (old_draw.times, old_draw.seconds) == (times, seconds)
             new_draw = old_draw.at_period(period)
@@ -221,7 +288,7 @@ class Ledger(Account):
         """
         # A server that knows numbers and may draw again can single participants out.
         with self._file.transaction() as database:
-            row = self._fetch_row("seed, people, number", "numbers", experiment)
+            row = self._fetch_row("seed, people, number", "numbers", experiment, database)
             if row is None:
                 row = (seed, n_participants, secrets.randbelow(n_participants))
                 database.execute("INSERT INTO numbers VALUES (?, ?, ?, ?, ?)", (self._person, experiment, *row))
@@ -233,8 +300,11 @@ class Ledger(Account):
     def payments(self) -> list[Payment]:
         """Return all payments."""
         with self._file.reading() as database:
-            query = f"SELECT {_PAYMENT_COLUMNS} FROM payments WHERE person = ? ORDER BY experiment"
-            return [Payment(*row) for row in database.execute(query, (self._person,))]
+            return self._read_payments(database)
+
+    def _read_payments(self, database: sqlite3.Connection) -> list[Payment]:
+        query = f"SELECT {_PAYMENT_COLUMNS} FROM payments WHERE person = ? ORDER BY experiment"
+        return [Payment(*row) for row in database.execute(query, (self._person,))]
 
     @override
     def pending_reports(self) -> list[SealedReport]:
@@ -243,10 +313,30 @@ class Ledger(Account):
             return [SealedReport(*row) for row in database.execute(query, (self._person,))]
 
     @override
+    def tie_token(self, report: SealedReport) -> bytes | None:
+        """Return the token of a pending report, and tie an available token to it if it has none; None: none is left.
+
+        The choice of the token reveals nothing, since all tokens are alike.
+        """
+        with self._file.transaction() as database:
+            query = f"SELECT token FROM outbox WHERE {_REPORT_CONDITION}"
+            tied = database.execute(query, (self._person, *report)).fetchone()
+            if tied is None or tied[0]:
+                return tied and bytes(tied[0])
+            condition = "(person, experiment, endpoint) = (?, ?, ?) AND token <> x'' AND expires > ?"
+            location = (self._person, report.experiment, report.endpoint, int(self._clock.now()))
+            row = database.execute(f"SELECT input, token FROM tokens WHERE {condition} LIMIT 1", location).fetchone()
+            if row is None:
+                return None
+            database.execute("DELETE FROM tokens WHERE input = ?", (row[0],))
+            statement = f"UPDATE outbox SET token = ? WHERE {_REPORT_CONDITION}"
+            database.execute(statement, (row[1], self._person, *report))
+            return bytes(row[1])
+
+    @override
     def erase_report(self, report: SealedReport) -> None:
         with self._file.transaction("NORMAL") as database:  # after a power failure it is sent again, as a duplicate
-            condition = "(person, experiment, endpoint, body) = (?, ?, ?, ?)"
-            database.execute(f"DELETE FROM outbox WHERE {condition}", (self._person, *report))
+            database.execute(f"DELETE FROM outbox WHERE {_REPORT_CONDITION}", (self._person, *report))
 
     def discard(self, experiment: str) -> None:
         """Overwrite the pending sealed reports of an experiment, so that they are not sent; their payment stays."""
@@ -256,11 +346,13 @@ class Ledger(Account):
     @override
     def choice(self, experiment: str) -> StoredChoice | None:
         """Return the stored choice, or None; `InputError` if it is damaged, or was encrypted with another key."""
-        row = self._fetch_row("body", "choices", experiment)
+        return self._read_choice(experiment)
+
+    def _read_choice(self, experiment: str, database: sqlite3.Connection | None = None) -> StoredChoice | None:
+        row, label = self._fetch_row("body", "choices", experiment, database), self._label(experiment)
         if row is None:
             self._last_read = None
             return None
-        label = self._label(experiment)
         if self._last_read is None or self._last_read[:2] != (label, row[0]):
             try:
                 self._last_read = label, row[0], decode(self._encryption.decrypt(row[0], label), StoredChoice)
@@ -286,22 +378,24 @@ class Ledger(Account):
             If the stored choice cannot be read, or the new choice cannot be stored; nothing changes then.
         """
         with self._file.transaction() as database:
-            old_choice = self.choice(experiment)
+            old_choice = self._read_choice(experiment, database)
             new_choice = change(old_choice)
-            payment = self.payment(experiment) if new_choice is not None else None
-            if new_choice is None or (payment is not None and not payment.allows(new_choice.period)):
+            paid = self._fetch_row(_PAYMENT_COLUMNS, "payments", experiment, database) if new_choice else None
+            if new_choice is None or (paid is not None and not Payment(*paid).allows(new_choice.period)):
                 new_choice = None
                 _erase_choice(database, self._person, experiment)
             elif new_choice is not old_choice:
-                body = self._encryption.encrypt(encode_choice(new_choice), self._label(experiment))
+                label = self._label(experiment)
+                body = self._encryption.encrypt(encode_choice(new_choice), label)
                 values = (self._person, experiment, new_choice.due, body)
                 database.execute("INSERT OR REPLACE INTO choices VALUES (?, ?, ?, ?)", values)
+                self._last_read = label, body, new_choice
         return new_choice
 
     @override
     def change_arm(self, experiment: str, change: Callable[[StoredArm | None], StoredArm | None]) -> StoredArm | None:
         with self._file.transaction() as database:
-            old_arm = self._load_arm(experiment)
+            old_arm = self._load_arm(experiment, database)
             new_arm = change(old_arm)
             if new_arm is not None and new_arm is not old_arm:
                 body = self._encryption.encrypt(encode(new_arm), f"{self._label(experiment)}#arm")
@@ -325,19 +419,21 @@ class Ledger(Account):
         """Return the label that binds a ciphertext to participant and experiment."""
         return f"{self._person.hex()}@{experiment}" if self._person else experiment
 
-    def _load_arm(self, experiment: str) -> StoredArm | None:
+    def _load_arm(self, experiment: str, database: sqlite3.Connection) -> StoredArm | None:
         """Return the stored arm of an experiment; None without one, or if it cannot be read."""
-        row = self._fetch_row("body", "arms", experiment)
+        row = self._fetch_row("body", "arms", experiment, database)
         with suppress(InputError, Malformed):  # without it a person gets an arm anew, and no report depends on it
             if row is not None:
                 return decode(self._encryption.decrypt(row[0], f"{self._label(experiment)}#arm"), StoredArm)
         return None
 
-    def _fetch_row(self, columns: str, table: str, experiment: str) -> tuple[Any, ...] | None:
-        """Return the participant's row of an experiment in a table, or None, also within a transaction."""
-        with self._file.reading() as database:
-            query = f"SELECT {columns} FROM {table} WHERE {_ROW_CONDITION}"
-            row: tuple[Any, ...] | None = database.execute(query, (self._person, experiment)).fetchone()
+    def _fetch_row(
+        self, columns: str, table: str, experiment: str, database: sqlite3.Connection | None = None
+    ) -> tuple[Any, ...] | None:
+        """Return the participant's row of an experiment in a table, or None; ``database``: of the open transaction."""
+        query = f"SELECT {columns} FROM {table} WHERE {_ROW_CONDITION}"
+        with nullcontext(database) if database else self._file.reading() as connection:
+            row: tuple[Any, ...] | None = connection.execute(query, (self._person, experiment)).fetchone()
         return row
 
     @override

@@ -70,24 +70,6 @@ class TokenStore:
         query = f"SELECT count(*) FROM outbox WHERE {_ROW} AND token = x''"
         return int(self._execute(query, experiment, endpoint)[0][0])
 
-    def tie_token(self, report: SealedReport) -> bytes | None:
-        """Return the token of a pending report, and tie an available token to it if it has none; None: none is left.
-
-        The choice of the token reveals nothing, since all tokens are alike.
-        """
-        location = (self._person, report.experiment, report.endpoint)
-        with self._file.transaction() as database:
-            tied = database.execute(f"SELECT token FROM outbox WHERE {_REPORT}", (self._person, *report)).fetchone()
-            if tied is None or tied[0]:
-                return tied and bytes(tied[0])
-            query = f"SELECT input, token FROM tokens WHERE {_ROW} AND token <> x'' AND expires > ? LIMIT 1"
-            row = database.execute(query, (*location, int(self._clock.now()))).fetchone()
-            if row is None:
-                return None
-            database.execute("DELETE FROM tokens WHERE input = ?", (row[0],))
-            database.execute(f"UPDATE outbox SET token = ? WHERE {_REPORT}", (row[1], self._person, *report))
-            return bytes(row[1])
-
     def find_tied(self, report: SealedReport) -> bytes:
         """Return the token that is tied to a pending report; empty: none."""
         rows = self._execute(f"SELECT token FROM outbox WHERE {_REPORT}", *report)

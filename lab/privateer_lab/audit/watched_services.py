@@ -11,11 +11,11 @@ from typing import Any, Final, NamedTuple
 import httpx
 from starlette.types import ASGIApp
 
-from privateer_client.client import AsyncClient
+from privateer_client.async_client import AsyncClient
 from privateer_client.ledger.account_protocol import Account, Payment
-from privateer_client.ledger.choice import StoredArm, StoredChoice
+from privateer_client.ledger.choice import StoredArm
 from privateer_client.ledger.known_servers import KnownServer
-from privateer_client.participation import SealedReport
+from privateer_client.participation import SealedReport, StoredChoice
 from privateer_client.states import ReportStatus
 from privateer_core.spec.spec import Spec
 from privateer_core.wire.batch import SIGNATURE_HEADER
@@ -118,6 +118,8 @@ class _MemoryLedger:
 
     def pending_reports(self) -> list[SealedReport]:
         return []
+
+    def tie_token(self, _: SealedReport) -> None: ...
 
     def erase_report(self, _: SealedReport) -> None: ...
 

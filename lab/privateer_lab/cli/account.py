@@ -12,7 +12,7 @@ import typer
 from typer import Argument, Option
 
 from privateer_client.ledger.account_protocol import COSTS, Payment
-from privateer_client.ledger.ledger import Ledger, default_path
+from privateer_client.ledger.ledger import Ledger, default_path, server_origin
 from privateer_core.accounting.accountant import account
 from privateer_core.accounting.amplification import amplified_local_epsilon, clones_local_epsilon
 from privateer_core.accounting.binomial import shuffled_bits_probability, shuffled_bits_trials
@@ -336,7 +336,9 @@ def ledger(
         | {"waiting": payment.experiment in waiting}
         for payment in payments
     ]
-    groups = {payment.server: [other for other in payments if other.server == payment.server] for payment in payments}
+    groups = dict[str, list[Payment]]()
+    for payment in payments:
+        groups.setdefault(server_origin(payment.experiment), []).append(payment)
     servers = {server: _sum_costs(server_payments) for server, server_payments in groups.items()}
     composed = {"epsilon_composed": _composed_epsilon(payments, delta), "at_delta": delta}
     totals = {"experiments": len(payments), **_sum_costs(payments), **composed, "waiting": len(waiting)}

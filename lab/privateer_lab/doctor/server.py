@@ -12,8 +12,8 @@ import msgspec
 from privateer_core.algorithms import ALGORITHMS, parse_spec
 from privateer_core.errors import PluginError, SpecError
 from privateer_core.serving.store.copies import is_open_elsewhere
-from privateer_core.serving.store.database import Database
-from privateer_core.serving.store.sqlite import SqliteDatabase, make_tables
+from privateer_core.serving.store.database import Database, SqliteDatabase
+from privateer_core.serving.store.sqlite import make_tables
 from privateer_core.wire.keys import UNREADABLE_KEY_REMEDY
 from privateer_lab.doctor import checkup as folders
 from privateer_lab.doctor import credentials
@@ -21,12 +21,13 @@ from privateer_lab.doctor.checkup import MIB, RESTORE, UNREADABLE, Checkup, Leve
 from privateer_lab.doctor.places import NAME_REMEDY, Listeners, fetch_listed_keys
 from privateer_server.algorithms import LEARNERS, learner_for
 from privateer_server.data import IDENTITY_FILE, KEYS_FOLDER
+from privateer_server.intake.decryption import RoundKeys
 from privateer_server.rounds.agreement import Agreement, KeyFindings, compare_store_and_journal
 from privateer_server.settings import ServerSettings
 from privateer_server.store import schema
 from privateer_server.store.journal import Journal
 from privateer_server.store.records import BackupRecord
-from privateer_server.store.round_keys import KeyTable, RoundKeys, read_keys
+from privateer_server.store.round_keys import KeyTable, read_keys
 from privateer_server.store.store import Store
 
 _N_CLOSING_WRITES: Final = 8

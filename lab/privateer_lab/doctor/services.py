@@ -17,7 +17,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from privateer_core.errors import Malformed, SpecError
 from privateer_core.serving.settings import TokenSettings
 from privateer_core.serving.store.copies import is_open_elsewhere
-from privateer_core.serving.store.sqlite import SqliteDatabase
+from privateer_core.serving.store.database import SqliteDatabase
 from privateer_core.serving.store.store_key import StoreKey
 from privateer_core.wire.keys import public_hex, public_key_files, read_signing_key, signing_key_id
 from privateer_core.wire.token_keys import Directory

@@ -114,10 +114,7 @@ class LdpmabPolicy(PartitionPolicy):
         """Return a partition's policy as one of this algorithm."""
         return cls(**_field_values(policy) | {"terms": LaplaceTerms(**_field_values(policy.terms))})
 
-    @property
-    @override
-    def tells_age(self) -> bool:
-        return False
+    tells_age = False
 
     @property
     @override

@@ -67,10 +67,7 @@ class PublishedConvexSpec(ConvexSpec):
 class PublishedConvexPolicy(ConvexPolicy):
     """A policy with one direction a round; each participant reports the score itself."""
 
-    @property
-    @override
-    def tells_age(self) -> bool:
-        return False
+    tells_age = False
 
     @override
     def _has_mechanism(self, spec: ConvexSpec) -> bool:

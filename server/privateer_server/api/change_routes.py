@@ -18,10 +18,9 @@ from privateer_core.errors import (
     Unavailable,
     WrongEndpoint,
 )
-from privateer_core.serving.body_budget import Budget
-from privateer_core.serving.connections import peer_address
+from privateer_core.serving.http.bodies import Body, Budget, peer_address
 from privateer_core.serving.http.openapi import ADMIN_REFUSALS, describe_answer, describe_refusals
-from privateer_core.serving.http.report_endpoint import Body, json_response
+from privateer_core.serving.http.report_endpoint import json_response
 from privateer_core.wire.batch import SIGNATURE_HEADER, verify_claim
 from privateer_core.wire.keys import TrustedKeys
 from privateer_server.admin_tokens import Scope

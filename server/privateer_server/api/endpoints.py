@@ -13,13 +13,11 @@ from starlette.datastructures import QueryParams
 from starlette.types import Scope
 
 from privateer_core.errors import Deleted, PrivateerError
-from privateer_core.serving.body_budget import Budget, Reservation
-from privateer_core.serving.http.answer import Headers, HttpAnswer, make_answer
+from privateer_core.serving.http.answer import AnswerTiming, Headers, HttpAnswer, make_answer
+from privateer_core.serving.http.bodies import Body, Budget, IncomingRequest, Reservation, verify_digest
 from privateer_core.serving.http.problems import problem_answer
-from privateer_core.serving.http.report_endpoint import Body, Endpoint, IncomingRequest, UploadEndpoint, verify_digest
-from privateer_core.serving.http.timing import AnswerTiming
+from privateer_core.serving.http.report_endpoint import Endpoint
 from privateer_core.serving.logs import log_answer
-from privateer_core.serving.token_gate import TokenGate
 from privateer_core.wire.batch import BATCH, decode_batch
 from privateer_core.wire.identity import SIGNED_HEADER, Identity
 from privateer_core.wire.keys import TrustedKeys
@@ -27,7 +25,7 @@ from privateer_core.wire.publication import ASKS_HEADER, ASKS_NOBODY, ASKS_PUBLI
 from privateer_server.experiments.catalog import Experiments
 from privateer_server.experiments.experiment import Experiment
 from privateer_server.intake.intake import Intake
-from privateer_server.intake.receipts import Delivery, Receipt
+from privateer_server.intake.receipts import Delivery
 from privateer_server.metrics import ServerMetrics
 from privateer_server.store.records import ShufflerKey
 
@@ -50,33 +48,6 @@ def is_long_poll(scope: Scope, policy_digest: bytes) -> bool:
     known_tag = dict(scope["headers"]).get(b"if-none-match", b"")
     is_known = policy_digest.hex().encode() in known_tag or b"*" in known_tag
     return is_known or not _WAIT_SECONDS.fullmatch(wait)
-
-
-class ReportsEndpoint(UploadEndpoint):
-    """``POST /reports``: envelopes of sealed reports from a participant's device or a trusted sender."""
-
-    route = "/reports"
-
-    def __init__(
-        self,
-        intake: Intake,
-        metrics: ServerMetrics,
-        budget: Budget,
-        bytes_max: int,
-        keys: TrustedKeys,
-        gate: TokenGate | None = None,
-    ) -> None:
-        super().__init__(budget, bytes_max, keys, metrics.count_refusals, gate)
-        self._intake, self._metrics = intake, metrics
-
-    def _record_timing(self, scope: Scope, answered: AnswerTiming) -> None:  # noqa: ARG002
-        self._metrics.observe_answer(answered)
-
-    def _submit(self, scope: Scope, envelope: Envelope, body: Body) -> asyncio.Future[Receipt]:  # noqa: ARG002
-        return self._intake.submit(envelope, body.sender, is_signed=body.is_signed, admission=body.admission)
-
-    async def _submit_and_wait(self, scope: Scope, envelope: Envelope, body: Body) -> Receipt:
-        return await self._submit(scope, envelope, body)
 
 
 class BatchesEndpoint(Endpoint):

@@ -12,11 +12,10 @@ from starlette.responses import Response
 from privateer_core.algorithms import parse_spec
 from privateer_core.errors import Conflict, Deleted, NotFound, ParameterInvalid, SpecError, TooLarge, Unavailable
 from privateer_core.privacy.risk import assess_risks
-from privateer_core.serving.body_budget import Budget
-from privateer_core.serving.connections import peer_address
+from privateer_core.serving.http.bodies import Body, Budget, peer_address
 from privateer_core.serving.http.listeners import IS_PUBLIC_KEY
 from privateer_core.serving.http.openapi import ADMIN_REFUSALS, REF, describe_answer, describe_refusals
-from privateer_core.serving.http.report_endpoint import Body, json_response
+from privateer_core.serving.http.report_endpoint import json_response
 from privateer_core.spec.sections import TOML_BYTES_MAX, parse_toml
 from privateer_core.spec.spec import Spec
 from privateer_core.wire.identity import SIGNED_HEADER, SIGNED_PATTERN, Identity

@@ -18,9 +18,9 @@ from starlette.responses import PlainTextResponse, Response
 from privateer_core.clock import Clock
 from privateer_core.errors import ScopeMissing, Unauthorized, Unavailable
 from privateer_core.experiment_status import Status
+from privateer_core.serving.http.answer import OPERATOR_KEY, method_label
 from privateer_core.serving.http.openapi import describe_answer, describe_refusals
 from privateer_core.serving.http.report_endpoint import json_response
-from privateer_core.serving.http.timing import OPERATOR_KEY, method_label
 from privateer_core.serving.logs import BUILD, log_event
 from privateer_core.serving.write_health import WriteHealth, free_bytes
 from privateer_server.admin_tokens import AdminTokens, Scope

@@ -145,7 +145,7 @@ class PageVersions:
         """Return the version of the head, a block of entries, or the proof of a current publication."""
         path, query = scope["path"], scope["query_string"].decode("latin-1")
         if proof := path == "/log/proof" and _PROOF_QUERY.fullmatch(query):
-            experiment = self._experiments.find_loaded(proof["name"])
+            experiment = self._experiments.loaded.get(proof["name"])
             if experiment is None or experiment.current.round.version != int(proof["version"]):
                 return None
         elif path == "/log/key":

@@ -50,19 +50,19 @@ class Experiments:
             self._store.delete(name, log_line)
         self._deleted = set(self._store.deleted_names())
         recovery = Recovery(data, self.publisher, clock)
-        self._by_name: dict[str, Experiment] = {}
+        self.loaded: dict[str, Experiment] = {}  # by name; other servers may have created further experiments
         self._load_errors: dict[str, PluginError] = {}
         for name in self._store.experiment_states():
             try:
                 recovery.recover(name)
                 if stored := self._store.experiment(name):
-                    self._by_name[name] = self._restore(stored)
+                    self.loaded[name] = self._restore(stored)
             except PluginError as error:  # a missing plug-in of one experiment must not stop the others
                 _log.error("experiment %s stands still: %s", name, error)
                 self._load_errors[name] = error
         self.recovered = recovery.recovered  # numbers of rounds ``published`` and ``given_up`` at the start
         for name in self._journal.experiments():
-            if name not in self._by_name and name not in self._load_errors:
+            if name not in self.loaded and name not in self._load_errors:
                 message = "experiment %s: published earlier, and not in this database; restore a backup that has it"
                 _log.warning(message, name)
         publications = {experiment.name: experiment.current.publication for experiment in self}
@@ -73,7 +73,7 @@ class Experiments:
         self._keys.erase_all_except([key for keys in open_keys for key in keys])
 
     def __iter__(self) -> Iterator[Experiment]:
-        return iter(list(self._by_name.values()))
+        return iter(list(self.loaded.values()))
 
     def list_public_keys(self, name: str, publication: bytes) -> list[bytes]:
         """Return the public keys of an open round, and of the next round if it is recorded already."""
@@ -88,17 +88,13 @@ class Experiments:
         if error := self._load_errors.get(name):
             raise Unavailable(error.detail, field=error.field, remedy=error.remedy)
         try:
-            return self._by_name[name]
+            return self.loaded[name]
         except KeyError:
             raise NotFound("no such experiment", remedy="GET /experiments lists them") from None
 
-    def find_loaded(self, name: str) -> Experiment | None:
-        """Return the experiment of a name, if this server has loaded it."""
-        return self._by_name.get(name)
-
     async def find(self, name: str) -> Experiment:
         """Return the experiment of a name, even if another server has just created it; raises the errors of `get`."""
-        if is_name(name) and not (name in self._by_name or name in self._deleted or name in self._load_errors):
+        if is_name(name) and not (name in self.loaded or name in self._deleted or name in self._load_errors):
             try:
                 self.add(await asyncio.to_thread(self.loader.experiment, name))
             except PluginError as error:
@@ -108,7 +104,7 @@ class Experiments:
     def add(self, experiment: Experiment | None) -> None:
         """Add an experiment that another server has created, unless it is loaded or deleted."""
         if experiment and experiment.name not in self._deleted:
-            self._by_name.setdefault(experiment.name, experiment)
+            self.loaded.setdefault(experiment.name, experiment)
 
     async def forget_if_deleted(self, name: str) -> None:
         """Forget an experiment if another server has deleted it."""
@@ -123,7 +119,7 @@ class Experiments:
     def forget(self, name: str) -> None:
         """Forget a deleted experiment, and reserve its name for good."""
         self._deleted.add(name)
-        if experiment := self._by_name.pop(name, None):
+        if experiment := self.loaded.pop(name, None):
             experiment.end_waits()
 
     def is_deleted(self, name: str) -> bool:
@@ -140,18 +136,18 @@ class Experiments:
             if self.is_deleted(spec.name):
                 detail = "the name was that of an experiment that is deleted"
                 raise Conflict(detail, field="experiment.name", remedy="choose another")
-            if existing := self._by_name.get(spec.name):
+            if existing := self.loaded.get(spec.name):
                 if not (is_same(existing) if is_same else existing.created == spec):
                     raise Conflict("the name is taken by another experiment", field="experiment.name", remedy="rename")
                 return existing, False
             try:
                 start = start or Start()
                 first = await asyncio.to_thread(self._create_first_round, spec, operator, start)
-                self._by_name[spec.name] = Experiment(first, spec)
+                self.loaded[spec.name] = Experiment(first, spec)
             except TRANSIENT_ERRORS:
                 raise Unavailable("the server cannot store experiments now", remedy="try again later") from None
             log_event(_log, "experiment created", experiment=spec.name, change=start.action, by=operator)
-        return self._by_name[spec.name], True
+        return self.loaded[spec.name], True
 
     async def claim(self, name: str, shuffler_key: ShufflerKey, signed_at: float) -> None:
         """Reserve an experiment's batches for a shuffler, by the id of its key; refuse it if another has claimed them.

@@ -213,7 +213,9 @@ class ExperimentLoader:
             return self._snapshot(record, current.schedule)
         if stored_state.plan != current.plan:
             current = with_deadlines(replace(current, plan=stored_state.plan), self._clock)
-        return Snapshot(current.with_counts(stored_state), snapshot.n_earlier, stored_state.refused)
+        if (current.received, current.state) != (stored_state.received, stored_state.state):  # another server counted
+            current = current.with_counts(stored_state)
+        return Snapshot(current, snapshot.n_earlier, stored_state.refused)
 
     def _snapshot(self, record: ExperimentRecord, schedule: Schedule | None = None) -> Snapshot:
         """Return the snapshot of a record; raise `OutdatedState` if the key of its open round is lost."""

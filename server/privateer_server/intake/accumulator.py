@@ -11,8 +11,14 @@ from privateer_core.clock import Clock, SystemClock
 from privateer_core.codec import encode
 from privateer_core.errors import BatchRefused, DecryptionFailed, OutOfRange, ReportRefused, RoundClosed
 from privateer_core.policies.policy import Policy, group_by_age
-from privateer_core.wire.batch import check_single_report
-from privateer_core.wire.publication import Envelope, check_header, hpke_info, split_bytes, split_sealed
+from privateer_core.wire.publication import (
+    Envelope,
+    check_header,
+    check_single_report,
+    hpke_info,
+    split_bytes,
+    split_sealed,
+)
 from privateer_server.intake.admission import DUPLICATE_REPORT, FindTokenReport, SpentToken
 from privateer_server.intake.decryption import REPORT_ID_SIZE, Decryptor
 from privateer_server.intake.receipts import Delivery, Receipt
@@ -56,7 +62,7 @@ class Accumulator:
         self._round, self._counted_ids, self._decryptor = open_round, counted_ids, decryptor
         self._clock, self._find_answer, self._find_size = clock or SystemClock(), find_answer, find_size
         self._find_policy, self._find_token, self._tokens = find_policy, find_token_report, dict[bytes, TokenRow]()
-        self._can_take_uploads = open_round.round.batch_size > 0 and not open_round.is_shuffled
+        self._mechanism = open_round.step.policy.terms.mechanism
         self._answers: dict[bytes, bytes] = {}
         self._payloads: list[bytes] = []
         self._state, self._is_expiry_requested, self._is_all_valid = open_round.state, False, False
@@ -100,8 +106,7 @@ class Accumulator:
         """
         receipt, facts = Receipt(), self._round.round
         try:
-            if not self._can_take_uploads or envelope.header != self._round.header:
-                check_header(envelope.header, facts, self._round.digest, "server")
+            check_header(envelope.header, facts, self._round.digest, "server")
             if is_alone:
                 check_single_report(envelope, facts)
             sealed = split_sealed(envelope, facts)
@@ -131,7 +136,8 @@ class Accumulator:
         facts, messages = self._round.round, [message for _, decrypted in uploads for message in decrypted]
         ids = {message[:REPORT_ID_SIZE]: None for message in messages}
         is_acceptable = (
-            self._can_take_uploads
+            facts.batch_size > 0
+            and not self._round.is_shuffled
             and self._decryptor is not None
             and facts.groups == 1  # else the position of a message matters
             and len(uploads) <= self._capacity
@@ -222,7 +228,7 @@ class Accumulator:
             return [message for message in decrypted if message]
         n_per_kind = len(decrypted) // groups
         pairs = [(index // n_per_kind, message) for index, message in enumerate(decrypted) if message]
-        kinds = self._round.mechanism.kinds(b"".join(message[REPORT_ID_SIZE:] for _, message in pairs))
+        kinds = self._mechanism.kinds(b"".join(message[REPORT_ID_SIZE:] for _, message in pairs))
         return [message for (kind, message), true_kind in zip(pairs, kinds.tolist(), strict=True) if kind == true_kind]
 
     def _n_participants(self, n_messages: int) -> int:
@@ -247,7 +253,7 @@ class Accumulator:
         """Whether all messages parse, as reports on decisions of known policies."""
         try:
             for _, payloads in self._group_by_policy([message[REPORT_ID_SIZE:] for message in messages]):
-                self._round.mechanism.parse(payloads)
+                self._mechanism.parse(payloads)
         except OutOfRange:
             return False
         return True
@@ -273,7 +279,7 @@ class Accumulator:
         protected = None
         closed = replace(self._round, received=self._n_received, state=self.state)
         if self._payloads:
-            mechanism, total, policy = closed.mechanism, closed.total, closed.step.policy
+            mechanism, total, policy = self._mechanism, closed.total, closed.step.policy
             for decision_policy, payloads in self._group_by_policy(self._payloads):
                 total = mechanism.merge(total, policy.make_analyzer(decision_policy).tally(mechanism, payloads))
             assert self._decryptor is not None, "its reports were opened"

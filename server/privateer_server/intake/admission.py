@@ -81,7 +81,7 @@ class Shufflers:
 
         If the next round is published, the journal has that record already.
         """
-        loaded = self._experiments.find_loaded(header.experiment)
+        loaded = self._experiments.loaded.get(header.experiment)
         # The claim was not checked if a header names an earlier version, and the digest is public.
         if loaded is None or (loaded.current.round.version, loaded.current.digest) != (header.version, header.digest):
             return

@@ -3,7 +3,7 @@
 import logging
 from collections import Counter, defaultdict
 from collections.abc import Callable
-from contextlib import AbstractContextManager, ExitStack
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
 from typing import Final, NamedTuple
@@ -17,6 +17,7 @@ from privateer_server.experiments.experiment import Experiment, Snapshot
 from privateer_server.intake.accumulator import Accumulator
 from privateer_server.intake.decryption import Decryptor
 from privateer_server.intake.receipts import Receipt
+from privateer_server.metrics import ServerMetrics
 from privateer_server.rounds.open_round import OpenRound
 from privateer_server.store.records import TRANSIENT_ERRORS, RoundUpdate
 from privateer_server.store.rounds import LockedExperiments
@@ -27,8 +28,6 @@ _MAX_CACHED_SIZES: Final = 4096
 """The number of earlier rounds whose report size is cached."""
 _log = logging.getLogger("privateer.server")
 Answer = Receipt | PrivateerError
-Stage = Callable[[str], AbstractContextManager[object]]
-"""Times a stage in a context."""
 _EXPERIMENT_DELETED: Final = NotFound("the experiment was deleted since the request came", remedy="nothing to do")
 _UNREADABLE: Final = Unavailable("the server cannot read the experiment now", remedy="send the same bytes again later")
 
@@ -45,16 +44,11 @@ class Request:
     # whether ``count`` calls `Accumulator.count_upload` with an upload of one participant without a token
     is_simple: bool = False
 
-    @property
-    def size(self) -> int:
-        """The number of sealed bytes."""
-        return len(self.envelope.sealed) if self.envelope else 0
-
     def is_for(self, open_round: OpenRound) -> bool:
-        """Whether the request has complete messages for a round that still takes reports."""
-        if self.envelope is None or not open_round.is_taking_reports or self.size % open_round.round.sealed_size:
+        """Whether the request has complete messages for a round."""
+        if self.envelope is None or self.envelope.header.digest != open_round.digest:
             return False
-        return self.envelope.header == open_round.header
+        return len(self.envelope.sealed) % open_round.round.sealed_size == 0
 
     def decrypt(self, decryptor: Decryptor, open_round: OpenRound) -> None:
         """Decrypt the messages of the request for the round that it `is_for`."""
@@ -96,8 +90,8 @@ class Group(NamedTuple):
 class ReportCounter:
     """Counts requests and closes rounds in threads: `count` in a single thread, `close` in a thread per experiment."""
 
-    def __init__(self, data: Data, experiments: Experiments, clock: Clock, stage: Stage) -> None:
-        self._stage = stage
+    def __init__(self, data: Data, experiments: Experiments, clock: Clock, metrics: ServerMetrics) -> None:
+        self._metrics = metrics
         self._store, self._keys, self._publisher = data.store, data.keys, experiments.publisher
         self._experiments, self._clock = experiments, clock
         # Repeated reports for rounds that closed long ago must not read their publications again and again.
@@ -109,18 +103,18 @@ class ReportCounter:
         for request in requests:
             by_experiment[request.experiment].append(request)
         with ExitStack() as stack:
-            with self._stage("add"):
+            with self._metrics.stages["add"].time():
                 for name, group in by_experiment.items():  # by the rounds in memory, before experiments are locked
-                    if experiment := self._experiments.find_loaded(name):
+                    if experiment := self._experiments.loaded.get(name):
                         self._decrypt_for(experiment.current, group)
-                with self._stage("lock"):
+                with self._metrics.stages["lock"].time():
                     locked = stack.enter_context(self._store.lock_experiments(sorted(by_experiment)))
                 rounds = {name: self._start_count(name, group, locked) for name, group in by_experiment.items()}
                 iterators = {name: iter(_count_requests(rounds[name], group)) for name, group in by_experiment.items()}
                 answers = [next(iterators[request.experiment]) for request in requests]
                 open_counts = [count for count in rounds.values() if isinstance(count, _OpenCount)]
                 counted = [count.build_counted_experiment() for count in open_counts]
-            with self._stage("commit"):
+            with self._metrics.stages["commit"].time():
                 locked.commit([counted_experiment.change for counted_experiment in counted])
         to_close = [count.experiment for count in open_counts if count.accumulator.should_close_round]
         return Group(answers, counted, to_close)
@@ -138,9 +132,10 @@ class ReportCounter:
         if stored_state is None:
             return _EXPERIMENT_DELETED
         try:
-            if self._experiments.find_loaded(name) is None:
+            experiment = self._experiments.loaded.get(name)
+            if experiment is None:
                 self._experiments.add(self._experiments.loader.experiment(name))
-            experiment = self._experiments.find_loaded(name)  # the follower may have been faster
+                experiment = self._experiments.loaded.get(name)  # the follower may have been faster
             if experiment is None:
                 return _EXPERIMENT_DELETED
             snapshot = self._experiments.loader.latest(name, experiment.snapshot, stored_state)
@@ -167,7 +162,7 @@ class ReportCounter:
         """Open the next round of an experiment; None if that fails, or another server does it."""
         snapshot = experiment.snapshot
         try:
-            with self._stage("learn"):
+            with self._metrics.time_learning():
                 closed = self._publisher.learn_and_publish(snapshot.current)
         except Exception as error:
             experiment.note_failed_closing(error, self._clock.monotonic())

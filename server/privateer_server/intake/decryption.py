@@ -8,10 +8,11 @@ import logging
 import os
 import sys
 from asyncio.subprocess import PIPE, Process
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 from io import BufferedIOBase, FileIO, RawIOBase
-from typing import Final, Self
+from threading import Lock
+from typing import Final, Protocol, Self
 
 import msgspec
 from cryptography.exceptions import InvalidTag
@@ -32,8 +33,8 @@ SEAL_SIZE: Final = 48
 SEALED_SIZE: Final = SEAL_SIZE + REPORT_ID_SIZE
 """The bytes of a sealed message beside its payload."""
 _SUMS_LABEL: Final = b"privateer/total/1"
-_SUMS_KEY_SIZE: Final = 32
 _NONCE_SIZE: Final = 12
+KEY_SIZE: Final = 32  # the bytes of a private key, and of the key of the sums
 LENGTH_BYTES: Final = 4
 """The bytes of the length before every message."""
 
@@ -48,7 +49,7 @@ class Decryptor:
         self._key = private_key
         self._suite = Suite(KEM.X25519, KDF.HKDF_SHA256, AEAD.AES_128_GCM)
         self.public_key = private_key.public_key().public_bytes_raw()  # to which reports are sealed (X25519, 32 bytes)
-        self._cipher = AESGCM(HKDF(SHA256(), _SUMS_KEY_SIZE, salt=None, info=_SUMS_LABEL).derive(self.private_bytes()))
+        self._cipher = AESGCM(HKDF(SHA256(), KEY_SIZE, salt=None, info=_SUMS_LABEL).derive(self.private_bytes()))
 
     @classmethod
     def from_private_key(cls, private_key: bytes | memoryview) -> Self:
@@ -81,6 +82,84 @@ class Decryptor:
             return self._cipher.decrypt(protected[:_NONCE_SIZE], protected[_NONCE_SIZE:], digest)
         except (InvalidTag, ValueError):
             return None
+
+
+class KeyStorage(Protocol):
+    """A storage for keys of rounds, outside the store and its backups."""
+
+    def write(self, decryptor: Decryptor) -> None:
+        """Store a new key, which is durable when this returns."""
+
+    def read(self, public_key: bytes) -> bytes | None:
+        """Return the private key of a public key, if it is stored."""
+
+    def erase(self, public_key: bytes) -> None:
+        """Erase a key; a missing key is no error."""
+
+    def erase_all_except(self, public_keys: Collection[bytes]) -> None:
+        """Erase every key but these, and but those that another server may just have made."""
+
+
+class RoundKeys:
+    """The keys of a server's open rounds.
+
+    A key without an open round belongs either to a round that was about to open or to a closed round. When the server
+    starts, `erase_all_except` destroys both kinds.
+    """
+
+    def __init__(self, storage: KeyStorage) -> None:
+        self._storage = storage
+        self._decryptors: dict[bytes, Decryptor] = {}
+        self._keys_to_erase: set[bytes] = set()
+        self._erase_lock = Lock()
+
+    def create_key(self) -> bytes:
+        """Create a key, which is durable when this returns, and return its public key."""
+        decryptor = Decryptor(X25519PrivateKey.generate())
+        self._storage.write(decryptor)
+        self._decryptors[decryptor.public_key] = decryptor
+        return decryptor.public_key
+
+    def find_decryptor(self, public_key: bytes) -> Decryptor | None:
+        """Return the decryptor of reports sealed to a public key; None if the private key is lost or damaged."""
+        if decryptor := self._decryptors.get(public_key):
+            return decryptor
+        with self._erase_lock:  # another thread may be destroying it
+            if public_key not in self._keys_to_erase and (decryptor := self._read(public_key)):
+                self._decryptors[public_key] = decryptor
+        return decryptor
+
+    def _read(self, public_key: bytes) -> Decryptor | None:
+        raw = self._storage.read(public_key)
+        decryptor = Decryptor.from_private_key(raw) if raw and len(raw) == KEY_SIZE else None
+        return decryptor if decryptor and decryptor.public_key == public_key else None
+
+    def destroy(self, public_key: bytes) -> None:
+        """Forget a key and erase it; if erasing fails now, `retry_erasures` erases it later."""
+        with self._erase_lock:
+            self._decryptors.pop(public_key, None)
+            self._keys_to_erase.add(public_key)
+        self.retry_erasures()
+
+    def retry_erasures(self) -> None:
+        """Erase the keys that could not be erased."""
+        with self._erase_lock:
+            for public_key in list(self._keys_to_erase):
+                try:
+                    self._storage.erase(public_key)
+                except OSError as error:
+                    _log.error("the key of a closed round is not destroyed yet (%s)", trace(error))
+                else:
+                    self._keys_to_erase.discard(public_key)
+
+    @property
+    def n_unerased(self) -> int:
+        """The number of keys of closed rounds that could not be erased yet."""
+        return len(self._keys_to_erase)
+
+    def erase_all_except(self, public_keys: Collection[bytes]) -> None:
+        """Erase every key but these, and but those that another server may just have made."""
+        self._storage.erase_all_except(public_keys)
 
 
 def create_unusable_public_key() -> bytes:
@@ -140,8 +219,8 @@ def _fill_buffer(jobs: ByteStream, buffer: bytearray) -> bool:
     return not remaining
 
 
-_MIN_MESSAGES_FOR_PROCESSES: Final = 32
-"""The number of sealed messages from which on another process decrypts them faster."""
+_MIN_MESSAGES_FOR_PROCESSES: Final = 32  # from which on another process decrypts them faster
+MIN_BYTES_FOR_PROCESSES: Final = _MIN_MESSAGES_FOR_PROCESSES * SEALED_SIZE  # fewer bytes have fewer messages
 _MAX_JOB_MESSAGES: Final = 512
 """The number of messages that a process decrypts at a time: about twenty milliseconds."""
 _ENVIRONMENT_PREFIXES: Final = ("PATH", "HOME", "TMPDIR", "TZ", "LANG", "LC_", "LD_", "PYTHON", "VIRTUAL_ENV")

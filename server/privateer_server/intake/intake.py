@@ -12,20 +12,19 @@ from typing import Final, NamedTuple
 from privateer_core.clock import Clock
 from privateer_core.errors import NotFound, PrivateerError, RoundClosed, Unavailable
 from privateer_core.serving.fair_queue import SenderQueue
+from privateer_core.serving.http.bodies import Body
 from privateer_core.serving.logs import trace
-from privateer_core.serving.store.sqlite import is_damage
-from privateer_core.serving.token_gate import Admission
+from privateer_core.serving.store.database import is_damage
 from privateer_core.serving.write_health import WriteHealth
 from privateer_core.spec.experiment import is_name
-from privateer_core.wire.batch import check_single_report
-from privateer_core.wire.publication import Envelope, hpke_info
+from privateer_core.wire.publication import Envelope, check_single_report, hpke_info
 from privateer_server.data import Data
 from privateer_server.experiments.catalog import Experiments
 from privateer_server.experiments.experiment import Experiment
 from privateer_server.intake.accumulator import Accumulator
 from privateer_server.intake.admission import Shufflers, SpentToken
 from privateer_server.intake.counting import Answer, CountedExperiment, ReportCounter, Request
-from privateer_server.intake.decryption import DecryptPool
+from privateer_server.intake.decryption import MIN_BYTES_FOR_PROCESSES, DecryptPool
 from privateer_server.intake.receipts import Delivery, Receipt
 from privateer_server.metrics import ServerMetrics
 from privateer_server.rounds.open_round import OpenRound
@@ -49,11 +48,7 @@ class _PendingRequest(NamedTuple):
 
     request: Request
     future: asyncio.Future[Receipt]
-
-    @property
-    def size(self) -> int:
-        """Sealed bytes."""
-        return self.request.size
+    size: int  # sealed bytes
 
 
 class Intake:
@@ -76,8 +71,8 @@ class Intake:
         self._keys, self._experiments, self._metrics = data.keys, experiments, metrics
         self._store, self._is_shared = data.store, data.notifications is not None
         self._shufflers = Shufflers(experiments, data.journal)
-        self._counter, self._pool = ReportCounter(data, experiments, clock, metrics.timer), DecryptPool(processes)
-        self._writes, self._is_damaged, self._is_stopping = writes, False, False
+        self._counter, self._pool = ReportCounter(data, experiments, clock, metrics), DecryptPool(processes)
+        self._writes, self._has_failed, self._is_damaged, self._is_stopping = writes, False, False, False
         self._queue: SenderQueue[_PendingRequest] = SenderQueue(_MAX_QUEUED_REQUESTS, _GROUP_BYTES)
         self._wake_up, self._write_lock = asyncio.Event(), asyncio.Lock()
         self._writer, self._closers = ThreadPoolExecutor(1, "count"), ThreadPoolExecutor(_MAX_CLOSING_ROUNDS, "close")
@@ -140,7 +135,7 @@ class Intake:
 
     async def _refresh(self, name: str) -> None:
         """Refresh a loaded experiment from the store, where other servers may have changed or deleted it."""
-        experiment, loader = self._experiments.find_loaded(name), self._experiments.loader
+        experiment, loader = self._experiments.loaded.get(name), self._experiments.loader
         if experiment is None:
             return
         try:
@@ -154,24 +149,22 @@ class Intake:
             _log.error("experiment %s: what other servers did cannot be read (%s)", name, error)
             raise Unavailable("the server cannot read the experiment now", remedy="try again later") from None
 
-    def submit(
-        self, envelope: Envelope, sender: str = "", *, is_signed: bool = False, admission: Admission | None = None
-    ) -> asyncio.Future[Receipt]:
-        """Queue reports from devices; the receipt comes when the accepted reports are durable.
+    def submit(self, envelope: Envelope, body: Body) -> asyncio.Future[Receipt]:
+        """Queue the reports of a device, or of a trusted sender; the receipt comes when accepted reports are durable.
 
-        sender: the name by which senders take turns.
-        is_signed: whether a trusted sender signed the envelope; an unsigned one has the report of one participant.
-        admission: the upload token of the envelope, if required.
+        The envelope of a body that no trusted sender signed has the report of one participant.
         """
-        name = envelope.header.experiment
+        name, is_alone, admission = envelope.header.experiment, body.digest is None, body.admission
         try:
             # Another server may have just created it: the counter reads the store first. But
             # a database may have no text for an invalid name, and the whole group would be refused.
             can_be_new = self._is_shared and is_name(name)
-            experiment = self._experiments.find_loaded(name) if can_be_new else self._experiments.get(name)
+            experiment = self._experiments.loaded.get(name)
+            if experiment is None and not can_be_new:
+                experiment = self._experiments.get(name)  # raises why there is none
             # A report for an earlier version is refused undecrypted, and may be larger than a report of this version; a
             # report for a later version, which another server may have published, is checked once that is read.
-            if experiment and not is_signed and envelope.header.version == experiment.current.round.version:
+            if experiment and is_alone and envelope.header.version == experiment.current.round.version:
                 check_single_report(envelope, experiment.current.round)
             if admission:
                 admission.check_for(name)
@@ -180,12 +173,12 @@ class Intake:
             raise
         if admission:
             token = SpentToken.from_admission(admission, envelope.sealed)
-            return asyncio.create_task(self._submit_with_token(envelope, sender, token))
+            return asyncio.create_task(self._submit_with_token(envelope, body.sender, token))
 
         def count(accumulator: Accumulator, decrypted: list[bytes] | None) -> Receipt:
-            return accumulator.count_upload(envelope, decrypted, not is_signed)
+            return accumulator.count_upload(envelope, decrypted, is_alone)
 
-        return self._enqueue(Request(name, count, envelope, is_simple=not is_signed), sender)
+        return self._enqueue(Request(name, count, envelope, is_simple=is_alone), body.sender)
 
     async def _submit_with_token(self, envelope: Envelope, sender: str, token: SpentToken) -> Receipt:
         """Queue a report with a token, unless the token was spent."""
@@ -227,7 +220,8 @@ class Intake:
         """Queue a request, and return the future of its receipt; refuse it if the queue is full or the intake stops."""
         loop = asyncio.get_running_loop()
         future: asyncio.Future[Receipt] = loop.create_future()
-        if not self.is_running or not self._queue.put(sender, _PendingRequest(request, future)):
+        size = len(request.envelope.sealed) if request.envelope else 0
+        if not self.is_running or not self._queue.put(sender, _PendingRequest(request, future, size), size):
             raise _busy_error()
         self._wake_up.set()
         self._start_times[future] = loop.time()
@@ -248,8 +242,8 @@ class Intake:
                 if len(group) >= _MIN_REQUESTS_TO_GATHER and not self._is_stopping:
                     await asyncio.sleep(_GATHER_SECONDS)
                 continue
-            is_idle = not (self._queue or self._held_requests or self._close_tasks)
-            if self._is_stopping and is_idle and (counting is None or counting.done()):
+            has_counted = counting is None or counting.done()
+            if self._is_stopping and has_counted and not (self._queue or self._held_requests or self._close_tasks):
                 break
             await self._wake_up.wait()
         if counting:
@@ -268,9 +262,11 @@ class Intake:
         return processable
 
     async def _decrypt_group(self, group: list[_PendingRequest]) -> None:
-        """Decrypt the reports of a group round by round; requests without reports for an open round stay encrypted."""
+        """Decrypt a large group round by round in other processes; other requests are decrypted when counted."""
+        if sum(pending.size for pending in group) < MIN_BYTES_FOR_PROCESSES:
+            return
         rounds: dict[str, tuple[OpenRound, list[Request]]] = {}
-        for request, _ in group:
+        for request, _, _ in group:
             with suppress(NotFound, Unavailable):
                 open_round = self._experiments.get(request.experiment).current
                 if request.is_for(open_round):
@@ -279,11 +275,11 @@ class Intake:
         await asyncio.gather(*(self._decrypt_round(*pair) for pair in rounds.values()), return_exceptions=True)
 
     async def _decrypt_round(self, open_round: OpenRound, requests: list[Request]) -> None:
-        """Decrypt the messages of requests for a round in other processes, if these and its key are available."""
+        """Decrypt the messages of requests for a round, if processes and its key are available."""
         facts, decryptor = open_round.round, self._keys.find_decryptor(open_round.round.public_key)
         sealed = [request.envelope.sealed for request in requests if request.envelope]
         info, size = hpke_info(open_round.header, facts.model), facts.sealed_size
-        with self._metrics.timer("open"):
+        with self._metrics.stages["open"].time():
             decrypted = await self._pool.decrypt(decryptor, b"".join(sealed), size, info) if decryptor else None
         if decrypted is not None:
             remaining = iter(decrypted)
@@ -302,12 +298,14 @@ class Intake:
                 self._note_failure(error)
                 # It is unknown whether the store has the last additions to the current partial sums.
                 for name in {request.experiment for request in requests}:
-                    if loaded := self._experiments.find_loaded(name):
+                    if loaded := self._experiments.loaded.get(name):
                         loaded.current = loaded.current.with_new_part()
                 refusal = Unavailable("the server cannot store reports now", remedy="send the same bytes again later")
                 answers, counted = [refusal] * len(group), []
             else:
-                self._writes.note()
+                if self._has_failed:
+                    self._has_failed = False
+                    self._writes.note()
             for counted_experiment in counted:
                 self._apply_counted(counted_experiment)
             for experiment in to_close:
@@ -346,7 +344,7 @@ class Intake:
 
     def _note_failure(self, error: Exception) -> None:
         """Note a failure for the health of writes; a damaged database ends the counting."""
-        self._is_damaged = self._is_damaged or is_damage(error)
+        self._has_failed, self._is_damaged = True, self._is_damaged or is_damage(error)
         if self._is_damaged:
             _log.critical("the database is damaged: stop the server and restore a backup (%s)", trace(error))
         self._writes.note(error)

@@ -10,14 +10,8 @@ from typing import BinaryIO, Final
 
 from privateer_core.errors import SpecError, Unavailable
 from privateer_core.serving.store.copies import immutable_uri, scratch_folder
-from privateer_core.serving.store.sqlite import (
-    SPARE_BYTES,
-    FileKind,
-    bring_up_to_date,
-    check_kind,
-    make_tables,
-    read_pragma,
-)
+from privateer_core.serving.store.database import read_pragma
+from privateer_core.serving.store.sqlite import SPARE_BYTES, FileKind, bring_up_to_date, check_kind, make_tables
 
 MEDIA_TYPE: Final = "application/vnd.sqlite3"
 _TABLES: Final = ("experiments", "rounds", "answers", "refusals", "log", "deleted", "leaves", "closers", "spent_tokens")

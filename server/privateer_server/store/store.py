@@ -10,9 +10,8 @@ from typing import Any, BinaryIO, Final, TypeVar
 from sqlalchemy import Connection, Select, Table, and_, bindparam, delete, func, literal, select
 
 from privateer_core.codec import decode, encode
-from privateer_core.serving.store.database import Database, insert
+from privateer_core.serving.store.database import Database, SqliteDatabase, insert
 from privateer_core.serving.store.leases import Leases
-from privateer_core.serving.store.sqlite import SqliteDatabase
 from privateer_core.serving.store.token_table import delete_expired
 from privateer_server.rounds.states import RoundState
 from privateer_server.store.backup import open_copy

@@ -122,25 +122,20 @@ class SignedSymbol(LocalSymbol, frozen=True, tag="signed-symbol"):
     @override
     def add(self, total: KeyedTotal, reports: Records) -> KeyedTotal:
         """Return ``total`` with reports scored at every key of their bucket."""
-        step = max(1, BLOCK // max(1, self.layout.keys))
+        shape = n_keys, n_groups = self.layout.keys, self.layout.groups
+        keys, step = np.arange(n_keys), max(1, BLOCK // max(1, n_keys))
         for start in range(0, len(reports), step):
-            total = total.merged(self._count_reports(reports[start : start + step]))
+            chunk = reports[start : start + step]
+            hashes = self.layout.hashes(chunk["slot"][:, None], keys[None, :])
+            symbols = chunk["symbol"].astype(np.int64)[:, None]
+            is_hit = hash_to_bucket(hashes, self.buckets) == symbols >> 1
+            scores = np.where(is_hit, hash_to_sign(hashes) * (2 * (symbols & 1) - 1), 0)
+            cells = (self.layout.group(hashes, keys[None, :]) + keys * n_groups).ravel()
+            sums = np.bincount(cells, weights=scores.ravel(), minlength=n_keys * n_groups).astype(np.int64)
+            counts = np.bincount(cells, minlength=n_keys * n_groups)
+            hits = is_hit.sum(axis=0, dtype=np.int64)
+            total = total.merged(KeyedTotal(len(chunk), sums.reshape(shape), counts.reshape(shape), hits))
         return total
-
-    def _count_reports(self, reports: Records) -> KeyedTotal:
-        """Return the total of a chunk of reports: scores and numbers by key and group, and hits by key."""
-        keys = np.arange(self.layout.keys)
-        hashes = self.layout.hashes(reports["slot"][:, None], keys[None, :])
-        symbols = reports["symbol"].astype(np.int64)[:, None]
-        is_hit = hash_to_bucket(hashes, self.buckets) == symbols >> 1
-        scores = np.where(is_hit, hash_to_sign(hashes) * (2 * (symbols & 1) - 1), 0)
-        groups = self.layout.group(hashes, keys[None, :])
-        shape = (self.layout.keys, self.layout.groups)
-        cells = (groups + keys * self.layout.groups).ravel()
-        sums = np.bincount(cells, weights=scores.ravel(), minlength=shape[0] * shape[1])
-        counts = np.bincount(cells, minlength=shape[0] * shape[1])
-        hits = is_hit.sum(axis=0, dtype=np.int64)
-        return KeyedTotal(len(reports), sums.astype(np.int64).reshape(shape), counts.reshape(shape), hits)
 
     def _build_release(self, total: KeyedTotal) -> KeyedSums:
         p_own, p_other, p_none = _hit_probabilities(self.response, self.buckets, self.elsewhere)

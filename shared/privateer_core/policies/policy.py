@@ -8,6 +8,7 @@ takes the report. It is public, as the time of the report is.
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol, Self, TypeAlias, cast
 
 import msgspec
@@ -240,7 +241,7 @@ class Policy(ABC):
         """The policies that decided, with the share of the round's reports on decisions of each."""
         return self.deciders or ((self, 1.0),)
 
-    @property
+    @cached_property
     def tells_age(self) -> bool:
         """Whether a report contains the age of its decision in versions, as when it has the coins of the choice.
 

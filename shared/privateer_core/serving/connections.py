@@ -3,8 +3,7 @@
 import asyncio
 from collections import Counter
 from enum import IntEnum
-from ipaddress import ip_network
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
 from privateer_core.serving.fair_queue import RequestQueue
 
@@ -15,8 +14,6 @@ _SENDER_DIVISOR: Final = 2
 """A sender may have this fraction of the buffered bytes: one half."""
 _GREEDY_DIVISOR: Final = 64
 """A sender with more than this fraction of the connections makes room for others."""
-_SUBSCRIBER_PREFIX_BITS: Final = 64
-"""Bits of the network prefix of an IPv6 address, which the subscriber does not choose."""
 
 
 class ConnectionStage(IntEnum):
@@ -138,10 +135,3 @@ class Connections:
         self._next_sweep = None
         if len(self):
             self._schedule_sweep()
-
-
-def peer_address(scope: Any) -> str:
-    """Return the peer's address of an ASGI scope; for IPv6 the address of its network."""
-    client = scope.get("client")
-    address = str(client[0]) if client else ""
-    return str(ip_network((address, _SUBSCRIBER_PREFIX_BITS), strict=False)) if ":" in address else address

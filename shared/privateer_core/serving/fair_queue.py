@@ -4,7 +4,7 @@ import asyncio
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable
-from typing import Any, Final, Generic, Protocol, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 from privateer_core.errors import Unavailable
 
@@ -113,26 +113,18 @@ class RequestQueue:
             self._schedule_pass()
 
 
-class SizedRequest(Protocol):
-    """A request that waits in a queue."""
-
-    @property
-    def size(self) -> int:
-        """The size of the request in bytes."""
+RequestT = TypeVar("RequestT")
 
 
-SizedRequestT = TypeVar("SizedRequestT", bound=SizedRequest)
-
-
-class _SenderLine(Generic[SizedRequestT]):
-    """The waiting requests of one sender, and the sender's credit in bytes."""
+class _SenderLine(Generic[RequestT]):
+    """The waiting requests of one sender with their sizes, and the sender's credit in bytes."""
 
     def __init__(self) -> None:
-        self.waiting: deque[SizedRequestT] = deque()
+        self.waiting: deque[tuple[int, RequestT]] = deque()
         self.credit = 0
 
 
-class SenderQueue(Generic[SizedRequestT]):
+class SenderQueue(Generic[RequestT]):
     """The waiting requests by sender, scheduled by deficit round robin.
 
     Every turn of a sender adds the same number of bytes to its credit, so that a large request takes several turns. A
@@ -143,49 +135,42 @@ class SenderQueue(Generic[SizedRequestT]):
 
     def __init__(self, capacity: int, group_bytes: int) -> None:
         self._free, self._group_bytes = capacity, group_bytes
-        self._lines: dict[str, _SenderLine[SizedRequestT]] = {}
+        self._lines: dict[str, _SenderLine[RequestT]] = {}
 
     def __bool__(self) -> bool:
         return bool(self._lines)
 
-    def put(self, sender: str, request: SizedRequestT) -> bool:
-        """Queue a request; False if the sender has used its share of the queue."""
+    def put(self, sender: str, request: RequestT, size: int) -> bool:
+        """Queue a request of a size in bytes; False if the sender has used its share of the queue."""
         line = self._lines.get(sender)
         if self._free <= (len(line.waiting) if line else 0):
             return False
         if line is None:
             line = self._lines[sender] = _SenderLine()
-        line.waiting.append(request)
+        line.waiting.append((min(size, self._group_bytes), request))
         self._free -= 1
         return True
 
-    def group(self) -> list[SizedRequestT]:
+    def group(self) -> list[RequestT]:
         """Remove and return the requests to answer next: a turn of every sender, or several of a single sender."""
-        group: list[SizedRequestT] = []
+        group: list[RequestT] = []
         size, is_alone = 0, len(self._lines) == 1
         while self._lines and (not group or (is_alone and size < self._group_bytes)):
-            requests = self._take_turns()
-            group += requests
-            size += sum(self._cost(request) for request in requests)
+            for request_size, request in self._take_turns():
+                size += request_size
+                group.append(request)
         self._free += len(group)
         return group
 
-    def _take_turns(self) -> list[SizedRequestT]:
+    def _take_turns(self) -> list[tuple[int, RequestT]]:
         """Remove and return the requests of every sender's next turn; turns that are empty for all are skipped."""
-        missing_credit = min(self._cost(line.waiting[0]) - line.credit for line in self._lines.values())
-        credit = max(_TURN_BYTES, missing_credit)
-        return [request for sender in list(self._lines) for request in self._serve_sender(sender, credit)]
-
-    def _serve_sender(self, sender: str, credit: int) -> list[SizedRequestT]:
-        """Remove and return the sender's requests that its increased credit pays for."""
-        line, requests = self._lines[sender], []
-        line.credit += credit
-        while line.waiting and (cost := self._cost(line.waiting[0])) <= line.credit:
-            line.credit -= cost
-            requests.append(line.waiting.popleft())
-        if not line.waiting:
-            del self._lines[sender]
+        missing_credit = min(line.waiting[0][0] - line.credit for line in self._lines.values())
+        credit, requests = max(_TURN_BYTES, missing_credit), []
+        for sender, line in list(self._lines.items()):
+            line.credit += credit
+            while line.waiting and line.waiting[0][0] <= line.credit:
+                requests.append(line.waiting.popleft())
+                line.credit -= requests[-1][0]
+            if not line.waiting:
+                del self._lines[sender]
         return requests
-
-    def _cost(self, request: SizedRequestT) -> int:
-        return min(request.size, self._group_bytes)

@@ -8,8 +8,9 @@ from typing import Any, Final
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
 from privateer_core.errors import BadRequest, HeadersTooLarge, PrivateerError
-from privateer_core.serving.connections import Connections, ConnectionStage, peer_address
+from privateer_core.serving.connections import Connections, ConnectionStage
 from privateer_core.serving.http.answer import WHOLE_ANSWER, HttpAnswer
+from privateer_core.serving.http.bodies import peer_address
 from privateer_core.serving.rate_limit import RateLimit
 from privateer_core.wire.problem import MEDIA_TYPE, problem_body
 

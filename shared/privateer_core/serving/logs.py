@@ -17,7 +17,7 @@ from typing import Any, Final
 
 import msgspec
 
-from privateer_core.serving.http.timing import AnswerTiming
+from privateer_core.serving.http.answer import AnswerTiming
 
 _FORMAT: Final = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 _request_log: Final = logging.getLogger("privateer.requests")

@@ -17,7 +17,7 @@ from privateer_core.clock import SystemClock
 from privateer_core.errors import BatchRefused, PrivateerError, SenderRefused
 from privateer_core.prepared_types import prepared
 from privateer_core.wire.keys import signing_key_id
-from privateer_core.wire.publication import Envelope, Round
+from privateer_core.wire.publication import SENDER_HEADER, SENDER_REMEDY, Envelope
 
 CLOCK_TOLERANCE_SECONDS: Final = 300
 """Largest difference between the clocks of sender and service, and validity of a signature."""
@@ -26,7 +26,6 @@ CLOCK_REMEDY: Final = "set the clocks of both machines right (timedatectl, NTP)"
 SIGNATURE_PATTERN: Final = r"([0-9a-f]{16})\.([0-9]{1,12})\.([0-9]{1,15})\.([0-9a-f]{64})\.([0-9a-f]{128})"
 """Key id, time, length, digest and signature."""
 _SIGNATURE_REGEX: Final = re.compile(SIGNATURE_PATTERN)
-_UPLOAD_REMEDY: Final = "sign with a key in PRIVATEER_SENDER_KEYS, or send one person's report at a time"
 
 
 @dataclass(frozen=True)
@@ -92,7 +91,7 @@ def is_clock_problem(problem: bytes) -> bool:
     return _CLOCK_MESSAGE.encode() in problem
 
 
-UPLOAD: Final = Purpose(b"privateer/upload/1\0", "privateer-sender", "upload", "sender", SenderRefused, _UPLOAD_REMEDY)
+UPLOAD: Final = Purpose(b"privateer/upload/1\0", SENDER_HEADER, "upload", "sender", SenderRefused, SENDER_REMEDY)
 SIGNATURE_HEADER: Final = "privateer-signature"
 _REMEDY: Final = "give the server the shuffler's public key"
 BATCH: Final = Purpose(b"privateer/batch/2\0", SIGNATURE_HEADER, "batch", "shuffler", BatchRefused, _REMEDY)
@@ -104,13 +103,6 @@ class UploadAnswer(msgspec.Struct, frozen=True):
 
     accepted: int
     refused: dict[str, int]
-
-
-def check_single_report(envelope: Envelope, round_: Round) -> None:
-    """Refuse an unsigned upload with reports of several participants, so that a false participant costs a request."""
-    if len(envelope.sealed) >= 2 * round_.report_size:
-        detail = "an upload without a trusted sender's signature carries one person's report"
-        raise SenderRefused(detail, field=UPLOAD.header, remedy=_UPLOAD_REMEDY)
 
 
 class BatchAnswer(msgspec.Struct, frozen=True):

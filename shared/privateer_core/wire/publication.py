@@ -12,7 +12,16 @@ from typing import Final, Literal
 
 import msgspec
 
-from privateer_core.errors import Malformed, RoundClosed, RoundUnknown, WrongDigest, WrongEndpoint, WrongKey, WrongSize
+from privateer_core.errors import (
+    Malformed,
+    RoundClosed,
+    RoundUnknown,
+    SenderRefused,
+    WrongDigest,
+    WrongEndpoint,
+    WrongKey,
+    WrongSize,
+)
 from privateer_core.prepared_types import prepared
 
 DIGEST_SIZE: Final = 32
@@ -34,6 +43,8 @@ MEDIA_TYPE: Final = "application/msgpack"
 REPORTS_PER_BODY_MAX: Final = 1000
 """Number of participants whose reports one request may carry. A device sends one report, a trusted sender more."""
 _PURPOSE: Final = "privateer/report/1"
+SENDER_HEADER: Final = "privateer-sender"  # of the signature of a trusted sender
+SENDER_REMEDY: Final = "sign with a key in PRIVATEER_SENDER_KEYS, or send one person's report at a time"
 
 
 class Round(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
@@ -210,6 +221,13 @@ def check_header(header: Header, round_: Round, digest: bytes, endpoint: Literal
         raise WrongKey("the report is sealed to another key than the round's", remedy="fetch the policy again")
     if header.digest != digest:
         raise WrongDigest("the report was made for another publication", remedy="fetch the policy again")
+
+
+def check_single_report(envelope: Envelope, round_: Round) -> None:
+    """Refuse an unsigned upload with reports of several participants, so that a false participant costs a request."""
+    if len(envelope.sealed) >= 2 * round_.report_size:
+        detail = "an upload without a trusted sender's signature carries one person's report"
+        raise SenderRefused(detail, field=SENDER_HEADER, remedy=SENDER_REMEDY)
 
 
 def split_sealed(envelope: Envelope, round_: Round) -> list[bytes]:

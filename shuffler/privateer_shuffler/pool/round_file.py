@@ -20,8 +20,8 @@ from typing import Final, Self
 import msgspec
 
 from privateer_core.prepared_types import prepared
-from privateer_core.serving.store.database import DatabaseFacts
-from privateer_core.serving.store.sqlite import FileKind, connect, damage_error, open_database, read_facts
+from privateer_core.serving.store.database import DatabaseFacts, read_facts
+from privateer_core.serving.store.sqlite import FileKind, connect, damage_error, open_database
 from privateer_core.wire.publication import Round
 from privateer_shuffler.pool.pool import Label
 

@@ -18,8 +18,15 @@ from sqlalchemy import Connection, func, select
 from typing_extensions import override
 
 from privateer_core.clock import Clock, SystemClock
-from privateer_core.serving.store.database import SECRET_BYTES, Database, DatabaseFacts, get_or_create_secret, insert
-from privateer_core.serving.store.sqlite import FileKind, SqliteDatabase, open_database
+from privateer_core.serving.store.database import (
+    SECRET_BYTES,
+    Database,
+    DatabaseFacts,
+    SqliteDatabase,
+    get_or_create_secret,
+    insert,
+)
+from privateer_core.serving.store.sqlite import FileKind, open_database
 from privateer_core.serving.store.store_key import StoreKey
 from privateer_core.serving.store.token_table import delete_expired
 from privateer_shuffler.pool.round_file import REPAIR, RoundStore

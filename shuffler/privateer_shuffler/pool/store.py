@@ -11,8 +11,8 @@ from sqlalchemy import bindparam, select, update
 from typing_extensions import override
 
 from privateer_core.serving.store.copies import remove_scratch_folders
-from privateer_core.serving.store.database import Database, DatabaseFacts, insert
-from privateer_core.serving.store.sqlite import FileKind, SqliteDatabase, damage_error, is_writable, open_database
+from privateer_core.serving.store.database import Database, DatabaseFacts, SqliteDatabase, insert
+from privateer_core.serving.store.sqlite import FileKind, damage_error, is_writable, open_database
 from privateer_shuffler.pool.placed_round import PlacedRound
 from privateer_shuffler.pool.pool import Label, Pool
 from privateer_shuffler.pool.round_file import REPAIR, ROUND_DATABASE, SUFFIX, RoundStore

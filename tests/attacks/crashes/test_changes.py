@@ -11,10 +11,10 @@ import pytest
 
 from privateer_core.errors import SpecError
 from privateer_server.app import create_app
+from privateer_server.intake.decryption import RoundKeys
 from privateer_server.settings import ServerSettings
 from privateer_server.store.backup import restore
 from privateer_server.store.journal import Journal
-from privateer_server.store.round_keys import RoundKeys
 from privateer_server.store.schema import STORE_KIND as DATABASE
 from privateer_server.store.store import Store
 from tests.support.asgi import serving

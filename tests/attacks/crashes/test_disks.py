@@ -21,9 +21,9 @@ import pytest
 from privateer_core.errors import SpecError
 from privateer_lab.services.processes import free_port
 from privateer_server.app import create_app
+from privateer_server.intake.decryption import RoundKeys
 from privateer_server.settings import ServerSettings
 from privateer_server.store.journal import Journal
-from privateer_server.store.round_keys import RoundKeys
 from privateer_server.store.schema import JOURNAL_KIND, STORE_KIND
 from privateer_server.store.store import Store
 from tests.support.asgi import serving

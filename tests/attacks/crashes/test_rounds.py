@@ -12,12 +12,12 @@ import pytest
 
 from privateer_core.wire.publication import decode_publication
 from privateer_server.app import create_app
+from privateer_server.intake.decryption import RoundKeys
 from privateer_server.rounds.background_checks import Deadlines
 from privateer_server.rounds.succession import RoundPublisher
 from privateer_server.settings import ServerSettings
 from privateer_server.store.journal import Journal
 from privateer_server.store.records import RoundUpdate
-from privateer_server.store.round_keys import RoundKeys
 from privateer_server.store.store import Store
 from tests.support.asgi import serving
 from tests.support.clocks import Hands

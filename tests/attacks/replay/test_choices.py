@@ -10,7 +10,7 @@ import httpx
 import pytest
 
 from privateer_client import ChoiceState, ReportStatus, Session
-from privateer_client.ledger.choice import StoredChoice
+from privateer_client.participation import StoredChoice
 from privateer_client.person_choice import PersonChoice
 from privateer_core.errors import AlreadyReported, Deleted, InputError, TermsRefused, Unavailable
 from privateer_core.wire.publication import ASKS_HEADER, ASKS_NOBODY, decode_envelope

@@ -13,7 +13,7 @@ import certifi
 import pytest
 
 from privateer_client import Client
-from privateer_client.async_transport import AsyncExchange
+from privateer_client.async_client import AsyncExchange
 from privateer_client.connections import ServiceConnections
 from privateer_client.delivery import DeliveryRequest, EndpointAnswer, Silence, Steps
 

@@ -6,8 +6,8 @@ import msgspec
 import numpy as np
 import pytest
 
-from privateer_client.ledger.choice import StoredChoice, encode_choice
-from privateer_client.participation import Participation
+from privateer_client.ledger.choice import encode_choice
+from privateer_client.participation import Participation, StoredChoice
 from privateer_core.algorithms.convex.spec import ConvexSpec
 from privateer_core.codec import decode
 from tests.support.experiments import OPEN

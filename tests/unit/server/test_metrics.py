@@ -10,7 +10,7 @@ from typing import Any
 import httpx
 import pytest
 
-from privateer_core.serving.http.timing import OTHER_LABEL, AnswerTiming, TimingMiddleware
+from privateer_core.serving.http.answer import OTHER_LABEL, AnswerTiming, TimingMiddleware
 from privateer_server.app import create_app
 from privateer_server.settings import ServerSettings
 from privateer_server.store.store import Store
@@ -66,7 +66,7 @@ async def test_a_slow_sender_is_not_a_slow_service(monkeypatch: pytest.MonkeyPat
         nonlocal now
         now += seconds
 
-    monkeypatch.setattr("privateer_core.serving.http.timing.time", SimpleNamespace(perf_counter=lambda: now))
+    monkeypatch.setattr("privateer_core.serving.http.answer.time", SimpleNamespace(perf_counter=lambda: now))
 
     async def app(_: Any, receive: Any, send: Any) -> None:
         while (await receive())["more_body"]:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from privateer_core.errors import SpecError
-from privateer_core.serving.http.timing import AnswerTiming
+from privateer_core.serving.http.answer import AnswerTiming
 from privateer_server.app import create_app
 from privateer_server.settings import ServerSettings
 from privateer_server.traces import Span, Traces, encode_spans, parse_collector_address

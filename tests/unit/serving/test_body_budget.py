@@ -6,8 +6,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from privateer_core.errors import TooLarge, Unavailable
-from privateer_core.serving.body_budget import Budget, Reservation
-from privateer_core.serving.http.report_endpoint import Body, verify_digest
+from privateer_core.serving.http.bodies import Body, Budget, Reservation, verify_digest
 from privateer_core.wire.batch import UPLOAD
 
 

@@ -9,8 +9,16 @@ from typing import Any
 import pytest
 from sqlalchemy import Column, Integer, LargeBinary, MetaData, Table, Text, select, text
 
-from privateer_core.serving.store.database import INTEGER, Database, DriverStatement, Schema, insert, insert_or_get
-from privateer_core.serving.store.sqlite import FileKind, SqliteDatabase, open_database
+from privateer_core.serving.store.database import (
+    INTEGER,
+    Database,
+    DriverStatement,
+    Schema,
+    SqliteDatabase,
+    insert,
+    insert_or_get,
+)
+from privateer_core.serving.store.sqlite import FileKind, open_database
 
 TABLES = MetaData()
 PETS = Table(

@@ -15,7 +15,8 @@ import pytest
 from privateer_core.errors import SpecError
 from privateer_core.serving.store import copies
 from privateer_core.serving.store.copies import UnstableDatabase, is_open_elsewhere, open_view
-from privateer_core.serving.store.sqlite import FileKind, SqliteDatabase, open_database
+from privateer_core.serving.store.database import SqliteDatabase
+from privateer_core.serving.store.sqlite import FileKind, open_database
 from privateer_core.serving.store.write_ahead_log import LOG_BYTES_MAX
 
 KIND = FileKind(

@@ -13,10 +13,14 @@ class QueuedRequest:
     size: int
 
 
+def put(turns: SenderQueue[QueuedRequest], request: QueuedRequest) -> bool:
+    return turns.put(request.sender, request, request.size)
+
+
 def make_queue(*requests: QueuedRequest, places: int = 4096) -> SenderQueue[QueuedRequest]:
     turns: SenderQueue[QueuedRequest] = SenderQueue(places, GROUP)
     for request in requests:
-        assert turns.put(request.sender, request)
+        assert put(turns, request)
     return turns
 
 
@@ -46,7 +50,7 @@ def test_many_requests_of_one_sender_do_not_delay_others() -> None:
 def test_large_requests_are_not_starved_by_small_ones() -> None:
     turns = make_queue(QueuedRequest("relay", 70_000))
     waited = 0
-    while turns.put("person", QueuedRequest("person", 70)) and QueuedRequest("relay", 70_000) not in turns.group():
+    while put(turns, QueuedRequest("person", 70)) and QueuedRequest("relay", 70_000) not in turns.group():
         waited += 1
     assert waited == 70_000 // 8192
 
@@ -54,7 +58,7 @@ def test_large_requests_are_not_starved_by_small_ones() -> None:
 def test_a_huge_batch_waits_for_at_most_one_group() -> None:
     turns = make_queue(QueuedRequest("shuffler", 1 << 28))
     waited = 0
-    while turns.put("person", QueuedRequest("person", 70)) and len(turns.group()) == 1:
+    while put(turns, QueuedRequest("person", 70)) and len(turns.group()) == 1:
         waited += 1
     assert waited < GROUP // 8192
 
@@ -71,9 +75,9 @@ def test_requests_of_a_sender_keep_their_order() -> None:
 
 def test_a_sender_has_at_most_the_free_places() -> None:
     turns: SenderQueue[QueuedRequest] = SenderQueue(100, GROUP)
-    assert sum(turns.put("flood", QueuedRequest("flood", 70)) for _ in range(200)) == 50
-    assert sum(turns.put("other", QueuedRequest("other", 70)) for _ in range(200)) == 25
-    assert turns.put("person", QueuedRequest("person", 70))
+    assert sum(put(turns, QueuedRequest("flood", 70)) for _ in range(200)) == 50
+    assert sum(put(turns, QueuedRequest("other", 70)) for _ in range(200)) == 25
+    assert put(turns, QueuedRequest("person", 70))
     while turns:
         turns.group()
-    assert sum(turns.put("flood", QueuedRequest("flood", 70)) for _ in range(200)) == 50
+    assert sum(put(turns, QueuedRequest("flood", 70)) for _ in range(200)) == 50

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from privateer_core.serving.store.sqlite import read_facts
+from privateer_core.serving.store.database import read_facts
 from privateer_core.wire.publication import Round
 from privateer_shuffler.pool.pool import Label
 from privateer_shuffler.pool.spent_tokens import TOKENS_FILE, FiledTokens

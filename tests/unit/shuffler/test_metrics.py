@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from privateer_core.serving import write_health
-from privateer_core.serving.http.timing import AnswerTiming
+from privateer_core.serving.http.answer import AnswerTiming
 from privateer_shuffler import app
 from privateer_shuffler.metrics import UploadTimes
 from privateer_shuffler.pool.round_file import RoundStore

@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from privateer_client.participation import Participation, meaning
+from privateer_client.participation import Participation
+from privateer_client.publication_parts import meaning
 from privateer_core.algorithms import parse_spec
 from privateer_core.errors import SpecError, TermsRefused
 from privateer_core.privacy.terms_verification import Limits

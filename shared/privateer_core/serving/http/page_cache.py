@@ -10,9 +10,9 @@ from typing import Any, Final, NamedTuple, Protocol
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from privateer_core.errors import Unavailable
-from privateer_core.serving.connections import peer_address
 from privateer_core.serving.fair_queue import FairQueue, too_many_error
 from privateer_core.serving.http.answer import Headers, HttpAnswer
+from privateer_core.serving.http.bodies import peer_address
 from privateer_core.serving.http.listeners import IS_PUBLIC_KEY
 from privateer_core.serving.http.problems import problem_answer
 

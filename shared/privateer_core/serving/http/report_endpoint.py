@@ -6,7 +6,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable, Mapping
 from functools import lru_cache, partial
-from typing import Any, Final, NamedTuple, Protocol, Self
+from typing import Any, Final, Protocol
 
 import msgspec
 from starlette.requests import ClientDisconnect
@@ -15,13 +15,19 @@ from starlette.types import Receive, Scope, Send
 
 from privateer_core.clock import Clock, SystemClock
 from privateer_core.errors import PrivateerError
-from privateer_core.serving.body_budget import Budget, Reservation, too_large_error
-from privateer_core.serving.connections import peer_address
-from privateer_core.serving.http.answer import HttpAnswer, make_json_answer
+from privateer_core.serving.http.answer import AnswerTiming, HttpAnswer, make_json_answer, method_label
+from privateer_core.serving.http.bodies import (
+    Body,
+    Budget,
+    IncomingRequest,
+    Reservation,
+    peer_address,
+    too_large_error,
+    verify_digest,
+)
 from privateer_core.serving.http.problems import MethodNotAllowed, answer_defect, problem_answer
-from privateer_core.serving.http.timing import AnswerTiming, method_label
-from privateer_core.serving.token_gate import Admission, TokenGate
-from privateer_core.wire.batch import UPLOAD, Announcement, UploadAnswer
+from privateer_core.serving.token_gate import TokenGate
+from privateer_core.wire.batch import UPLOAD, UploadAnswer
 from privateer_core.wire.keys import TrustedKeys
 from privateer_core.wire.publication import REPORTS_PER_BODY_MAX, Envelope, decode_envelope
 
@@ -33,51 +39,8 @@ _ACCEPTED: Final = 202
 CountRefusals = Callable[[Mapping[str, int]], None]
 Reply = Callable[[HttpAnswer], object]
 """Sends the answer to a request."""
-
-
-class Body(NamedTuple):
-    """The announcement of a body that is about to be read."""
-
-    length: int  # maximum number of bytes
-    sender: str  # the id of the key that signed the body, or the address of the peer
-    # digest, signed_at: the body's SHA-256 and time of signature, in seconds since 1970, if a trusted sender signed it
-    digest: bytes | None = None
-    signed_at: float = 0.0
-    admission: Admission | None = None  # the body's upload token, if tokens are required
-
-    @classmethod
-    def from_length(
-        cls, content_length: str | bytes | None, max_length: int, sender: str, admission: Admission | None = None
-    ) -> Self:
-        """Return a body of the announced length, or of ``most`` bytes if none is announced."""
-        length = _check_length(max_length if content_length is None else int(content_length), max_length)
-        return cls(length, sender, admission=admission)
-
-    @classmethod
-    def from_signature(cls, announced: Announcement, max_length: int) -> Self:
-        """Return the body that a signed header announces."""
-        return cls(_check_length(announced.length, max_length), announced.key_id, announced.digest, announced.signed_at)
-
-    @property
-    def is_signed(self) -> bool:
-        """Whether a trusted sender signed the body."""
-        return self.digest is not None
-
-
-def _check_length(length: int, max_length: int) -> int:
-    if length > max_length:
-        raise too_large_error(max_length)
-    return length
-
-
-async def verify_digest(chunks: AsyncIterator[bytes], digest: bytes, error: PrivateerError) -> AsyncIterator[bytes]:
-    """Yield the chunks of a body, then raise ``changed`` if they do not have the digest that was announced."""
-    hasher = hashlib.sha256()
-    async for chunk in chunks:
-        hasher.update(chunk)
-        yield chunk
-    if hasher.digest() != digest:
-        raise error
+Submit = Callable[[Envelope, Body], "asyncio.Future[Any]"]
+"""Queues the reports of an envelope, and returns their future receipt."""
 
 
 class UploadReceipt(Protocol):
@@ -94,28 +57,6 @@ class UploadReceipt(Protocol):
     @property
     def first_refusal(self) -> PrivateerError | None:
         """Return the error of the first refused report, or None."""
-
-
-class IncomingRequest:
-    """A request whose body is being received."""
-
-    __slots__ = ("arrived", "headers", "scope")
-
-    def __init__(self, scope: Scope) -> None:
-        self.scope = scope
-        self.headers: dict[bytes, bytes] = dict(scope["headers"])  # by name in lower case
-        self.arrived = time.perf_counter()  # arrival of the latest byte, by the performance counter
-
-    async def chunks(self, receive: Receive) -> AsyncIterator[bytes]:
-        """Yield the body as it arrives, and note when; raise `ClientDisconnect` if the client leaves."""
-        is_whole = False
-        while not is_whole:
-            message = await receive()
-            if message["type"] == "http.disconnect":
-                raise ClientDisconnect
-            self.arrived, is_whole = time.perf_counter(), not message.get("more_body", False)
-            if body := message.get("body", b""):
-                yield body
 
 
 class Endpoint(ABC):
@@ -301,6 +242,26 @@ class UploadEndpoint(Endpoint):
     @abstractmethod
     async def _submit_and_wait(self, scope: Scope, envelope: Envelope, body: Body) -> UploadReceipt:
         """Submit the reports, and return their receipt once the accepted reports are durable."""
+
+
+class ReportsEndpoint(UploadEndpoint):
+    """``POST /reports``: envelopes of sealed reports for all experiments of a service."""
+
+    route = "/reports"
+
+    def __init__(self, submit: Submit, record: Callable[[AnswerTiming], None], *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self._submit_reports, self._record = submit, record
+
+    def _record_timing(self, scope: Scope, answered: AnswerTiming) -> None:  # noqa: ARG002
+        self._record(answered)
+
+    def _submit(self, scope: Scope, envelope: Envelope, body: Body) -> "asyncio.Future[Any]":  # noqa: ARG002
+        return self._submit_reports(envelope, body)
+
+    async def _submit_and_wait(self, scope: Scope, envelope: Envelope, body: Body) -> UploadReceipt:
+        receipt: UploadReceipt = await self._submit(scope, envelope, body)
+        return receipt
 
 
 @lru_cache(maxsize=REPORTS_PER_BODY_MAX)

@@ -23,15 +23,8 @@ from typing import BinaryIO, Final
 from typing_extensions import override
 
 from privateer_core.errors import SpecError
-from privateer_core.serving.store.database import DatabaseFacts
-from privateer_core.serving.store.sqlite import (
-    FileKind,
-    SqliteDatabase,
-    bring_up_to_date,
-    check_kind,
-    damage_error,
-    read_facts,
-)
+from privateer_core.serving.store.database import DatabaseFacts, SqliteDatabase, read_facts
+from privateer_core.serving.store.sqlite import FileKind, bring_up_to_date, check_kind, damage_error
 from privateer_core.serving.store.write_ahead_log import hold_log, log_path
 
 _HEADER_BYTES: Final = 32

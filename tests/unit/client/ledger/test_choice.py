@@ -5,8 +5,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from privateer_client.ledger.choice import StoredChoice, encode_choice
-from privateer_client.participation import Participation, meaning
+from privateer_client.ledger.choice import encode_choice
+from privateer_client.participation import Participation, StoredChoice
+from privateer_client.publication_parts import meaning
 from privateer_core.codec import decode
 from privateer_core.errors import InputError, Malformed
 from privateer_core.privacy.terms_verification import Limits

@@ -7,10 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from privateer_client.ledger.choice import StoredChoice
 from privateer_client.ledger.encryption import Encryption
 from privateer_client.ledger.ledger import Ledger
-from privateer_client.participation import Participation
+from privateer_client.participation import Participation, StoredChoice
 from privateer_core.errors import InputError
 from tests.support.experiments import OPEN, waiting_spec
 from tests.support.publications import published

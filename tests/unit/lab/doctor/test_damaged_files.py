@@ -10,8 +10,9 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from privateer_core.wire.keys import UNREADABLE_KEY_REMEDY
 from privateer_lab.doctor.services import examine_shuffler
+from privateer_server.intake.decryption import RoundKeys
 from privateer_server.store.records import LogLine
-from privateer_server.store.round_keys import KeyFolder, RoundKeys
+from privateer_server.store.round_keys import KeyFolder
 from privateer_shuffler.pool.spent_tokens import TOKENS_FILE, FiledTokens
 from privateer_shuffler.settings import read_settings
 from tests.support.doctor import Deployment, contents, edit, find, garbage, run_checks

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from privateer_server.app import create_app
+from privateer_server.intake.decryption import RoundKeys
 from privateer_server.rounds.open_round import OpenRound
 from privateer_server.rounds.succession import RoundPublisher
 from privateer_server.settings import ServerSettings
-from privateer_server.store.round_keys import RoundKeys
 from tests.support.asgi import serving
 from tests.support.sealing import body_of, sealed_reports
 from tests.support.servers import ADMIN, SMALL, Api, assert_problem

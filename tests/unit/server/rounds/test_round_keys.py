@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from privateer_server.intake.decryption import Decryptor
-from privateer_server.store.round_keys import KeyFolder, RoundKeys
+from privateer_server.intake.decryption import Decryptor, RoundKeys
+from privateer_server.store.round_keys import KeyFolder
 
 
 @pytest.fixture

@@ -8,7 +8,8 @@ import pytest
 
 from privateer_core.errors import SpecError
 from privateer_core.wire.keys import UNREADABLE_KEY_REMEDY
-from privateer_server.store.round_keys import KeyFolder, KeyTable, RoundKeys
+from privateer_server.intake.decryption import RoundKeys
+from privateer_server.store.round_keys import KeyFolder, KeyTable
 from privateer_server.store.schema import JOURNAL_SCHEMA
 
 

@@ -12,7 +12,8 @@ import pytest
 from sqlalchemy import text
 
 from privateer_core.errors import SpecError
-from privateer_core.serving.store.sqlite import FileKind, SqliteDatabase, connect, open_database, was_cut_short
+from privateer_core.serving.store.database import SqliteDatabase
+from privateer_core.serving.store.sqlite import FileKind, connect, open_database, was_cut_short
 
 STEPS = {3: "ALTER TABLE person ADD COLUMN born INTEGER; CREATE TABLE place (id)", 4: "CREATE TABLE pet (id)"}
 NOW = FileKind(77, 5, "CREATE TABLE person (id, born INTEGER); CREATE TABLE place (id)", "SETTING", steps=STEPS)

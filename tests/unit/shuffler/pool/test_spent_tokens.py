@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from privateer_core.serving.store.sqlite import SqliteDatabase
+from privateer_core.serving.store.database import SqliteDatabase
 from privateer_shuffler.pool import spent_tokens as module
 from privateer_shuffler.pool.spent_tokens import TOKENS_FILE, FiledTokens
 from tests.support.clocks import Hands

@@ -1,11 +1,56 @@
-"""A limit on the memory that all request bodies of a process take together."""
+"""The bodies of requests: announced, read within the memory that all bodies of a process may take, and checked."""
 
 import asyncio
+import hashlib
+import time
 from collections import Counter
 from collections.abc import AsyncIterator
-from typing import Any, Self
+from ipaddress import ip_network
+from typing import Any, Final, NamedTuple, Self
 
-from privateer_core.errors import TooLarge, Unavailable
+from starlette.requests import ClientDisconnect
+from starlette.types import Receive, Scope
+
+from privateer_core.errors import PrivateerError, TooLarge, Unavailable
+from privateer_core.serving.token_gate import Admission
+from privateer_core.wire.batch import Announcement
+
+_SUBSCRIBER_PREFIX_BITS: Final = 64  # of the network prefix of an IPv6 address, which the subscriber does not choose
+
+
+class Body(NamedTuple):
+    """The announcement of a body that is about to be read."""
+
+    length: int  # maximum number of bytes
+    sender: str  # the id of the key that signed the body, or the address of the peer
+    # digest, signed_at: the body's SHA-256 and time of signature, in seconds since 1970, if a trusted sender signed it
+    digest: bytes | None = None
+    signed_at: float = 0.0
+    admission: Admission | None = None  # the body's upload token, if tokens are required
+
+    @classmethod
+    def from_length(
+        cls, content_length: str | bytes | None, max_length: int, sender: str, admission: Admission | None = None
+    ) -> Self:
+        """Return a body of the announced length, or of ``max_length`` bytes if none is announced."""
+        length = _check_length(max_length if content_length is None else int(content_length), max_length)
+        return cls(length, sender, admission=admission)
+
+    @classmethod
+    def from_signature(cls, announced: Announcement, max_length: int) -> Self:
+        """Return the body that a signed header announces."""
+        return cls(_check_length(announced.length, max_length), announced.key_id, announced.digest, announced.signed_at)
+
+    @property
+    def is_signed(self) -> bool:
+        """Whether a trusted sender signed the body."""
+        return self.digest is not None
+
+
+def _check_length(length: int, max_length: int) -> int:
+    if length > max_length:
+        raise too_large_error(max_length)
+    return length
 
 
 class Budget:
@@ -118,3 +163,42 @@ def too_large_error(size: int) -> TooLarge:
 
 def _full_error() -> Unavailable:
     return Unavailable("the service is reading too many bodies at once", remedy="send the same bytes again later")
+
+
+class IncomingRequest:
+    """A request whose body is being received."""
+
+    __slots__ = ("arrived", "headers", "scope")
+
+    def __init__(self, scope: Scope) -> None:
+        self.scope = scope
+        self.headers: dict[bytes, bytes] = dict(scope["headers"])  # by name in lower case
+        self.arrived = time.perf_counter()  # arrival of the latest byte, by the performance counter
+
+    async def chunks(self, receive: Receive) -> AsyncIterator[bytes]:
+        """Yield the body as it arrives, and note when; raise `ClientDisconnect` if the client leaves."""
+        is_whole = False
+        while not is_whole:
+            message = await receive()
+            if message["type"] == "http.disconnect":
+                raise ClientDisconnect
+            self.arrived, is_whole = time.perf_counter(), not message.get("more_body", False)
+            if body := message.get("body", b""):
+                yield body
+
+
+async def verify_digest(chunks: AsyncIterator[bytes], digest: bytes, error: PrivateerError) -> AsyncIterator[bytes]:
+    """Yield the chunks of a body, then raise ``error`` if they do not have the digest that was announced."""
+    hasher = hashlib.sha256()
+    async for chunk in chunks:
+        hasher.update(chunk)
+        yield chunk
+    if hasher.digest() != digest:
+        raise error
+
+
+def peer_address(scope: Any) -> str:
+    """Return the peer's address of an ASGI scope; for IPv6 the address of its network."""
+    client = scope.get("client")
+    address = str(client[0]) if client else ""
+    return str(ip_network((address, _SUBSCRIBER_PREFIX_BITS), strict=False)) if ":" in address else address
