@@ -119,7 +119,8 @@ class _ConnectionContext:
         try:
             if self._durability != _FULL_DURABILITY:
                 self._database.execute(f"PRAGMA synchronous={self._durability}")
-            self._database.execute("BEGIN IMMEDIATE")
+            # Without a write-ahead log ``BEGIN IMMEDIATE`` would wait for readers when the transaction ends.
+            self._database.execute("BEGIN EXCLUSIVE")
         except sqlite3.Error:
             self._database.close()
             raise

@@ -87,6 +87,42 @@ def test_a_ledger_that_another_program_has_locked_holds_no_page(tmp_path: Path) 
             other_program.rollback()
 
 
+def test_a_ledger_that_another_program_reads_holds_no_page(tmp_path: Path) -> None:
+    device = Device(tmp_path, Server(published(make_spec())))
+    client = device.start()
+    client.join("test")
+    with closing(sqlite3.connect(device.ledger().path, isolation_level=None)) as backup:
+        backup.execute("BEGIN")
+        backup.execute("SELECT * FROM payments").fetchall()
+        shown = client.arm("test", CONTEXT, default="control", within=_WITHIN)
+        backup.rollback()
+    # What was promised would wait for the reader when it ends, and then say that the ledger cannot be used.
+    assert shown.fallback is not None
+    assert "did not answer within" in shown.fallback
+
+
+def test_a_ledger_that_is_being_opened_holds_no_other_request(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    is_opening, can_open, open_ledger = threading.Event(), threading.Event(), Ledger.__init__
+
+    def open_slowly(*arguments: Any, **options: Any) -> None:
+        is_opening.set()
+        can_open.wait()
+        open_ledger(*arguments, **options)
+
+    monkeypatch.setattr(Ledger, "__init__", open_slowly)
+    client = Client("http://s", ledger=tmp_path / "x.db")
+    opening = threading.Thread(target=lambda: client.person("a").head, daemon=True)
+    opening.start()
+    is_opening.wait()
+    other_request = threading.Thread(target=client.person, args=("b",), daemon=True)
+    other_request.start()
+    other_request.join(60.0)
+    is_held = other_request.is_alive()
+    can_open.set()
+    opening.join()
+    assert not is_held
+
+
 def delay_server(server: Server, seconds: float) -> Callable[[Any], Any]:
     def answer(request: Any) -> Any:
         time.sleep(seconds)
