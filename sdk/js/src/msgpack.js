@@ -11,7 +11,7 @@ const text = new TextDecoder("utf-8", { fatal: true });
 const fractions = new WeakMap();
 
 /** Whether a number, or one of a list, is written as a fraction. @param {any} holder @param {string} name */
-export const hasFraction = (holder, name) => fractions.has(holder[name]) || !!fractions.get(holder)?.has(name);
+export const hasFraction = (holder, name) => fractions.has(holder[name]) || fractions.get(holder)?.has(name);
 
 class Reader {
   /** @param {Uint8Array<ArrayBuffer>} bytes */
@@ -71,8 +71,7 @@ class Reader {
 
   /** @param {object} holder @param {string | number} name @param {number} depth */
   entry(holder, name, depth) {
-    const kind = this.bytes[this.at];
-    if (kind === 0xca || kind === 0xcb) fractions.set(holder, (fractions.get(holder) ?? new Set()).add(name));
+    if ((this.bytes[this.at] | 1) === 0xcb) fractions.set(holder, (fractions.get(holder) ?? new Set()).add(name));
     return this.value(depth + 1);
   }
 
