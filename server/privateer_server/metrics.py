@@ -17,7 +17,8 @@ from privateer_server.store.records import RoundUpdate
 
 # Without this every counter would also publish the time of its first event.
 disable_created_metrics()  # type: ignore[no-untyped-call]
-_STAGES: Final = ("open", "lock", "add", "commit", "learn", "probe")
+_LEARN: Final = "learn"
+_STAGES: Final = ("open", "lock", "add", "commit", _LEARN, "probe")
 _STAGE_BUCKETS: Final = (0.001, 0.01, 0.1, 1.0, 10.0, 100.0)
 
 _Trace = Callable[[str, AbstractContextManager[object]], AbstractContextManager[object]]
@@ -46,15 +47,15 @@ class ServerMetrics:
             registry=self.registry,
         )
         self._requests = cache(requests.labels)
-        self._stages = Histogram(
+        stages = Histogram(
             "privateer_stage_seconds",
             "A group of reports opened, added or committed, and the wait for a lock; a round learned from; a probe.",
             ["stage"],
             buckets=_STAGE_BUCKETS,
             registry=self.registry,
         )
-        for name in _STAGES:  # what is first seen at 1 is no increase to Prometheus
-            self._stages.labels(name)
+        # The durations of stages by name. All are there from the start: what is first seen at 1 is no increase.
+        self.stages = {name: stages.labels(name) for name in _STAGES}
 
     def count_change(self, change: RoundUpdate) -> None:
         """Count the reports, refusals and closed rounds of a committed change."""
@@ -81,9 +82,9 @@ class ServerMetrics:
         """Record the duration of an answer."""
         self._requests(answered.method, answered.route, answered.status_class).observe(answered.seconds)
 
-    def timer(self, name: str) -> AbstractContextManager[object]:
-        """Return a context that times a stage, one of `_STAGES`."""
-        return self._trace(name, self._stages.labels(name).time())
+    def time_learning(self) -> AbstractContextManager[object]:
+        """Return a context that times and traces the stage in which a round is learned from."""
+        return self._trace(_LEARN, self.stages[_LEARN].time())
 
     def export_text(self) -> bytes:
         """Return all metrics in Prometheus' text format."""
