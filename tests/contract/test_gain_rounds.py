@@ -86,7 +86,6 @@ def test_the_last_round_measures_and_its_state_and_policy_travel(turns: Any) -> 
     kind = algorithm(spec.algorithm.name).policy
     assert same(decode_policy(encode(last.policy), kind), last.policy)
     answer = learner.answer(last.state)
-    assert answer.gain is not None
     assert answer.gain.people == spec.gain_people
     assert answer.stage == "ended"
     assert max(turn.step.batch_size for turn in all_) <= max(v.people for v in learner.list_round_volumes(all_[0].step))

@@ -1,7 +1,7 @@
 """More trust never tells less: the learner gains no less from more trust, more epsilon or more participants.
 
 In closed form: what one report tells of a cell (`privateer_core.privacy.information`), for every algorithm. It has no
-chance in it. `tests/simulation/test_order_of_regret.py` compares regrets.
+chance in it. `tests/simulation/test_linear.py` compares regrets.
 """
 
 import math
@@ -15,13 +15,7 @@ from privateer_core.algorithms import ALGORITHMS, algorithm
 from privateer_core.mechanisms import MECHANISMS
 from privateer_core.primitives.clipping import Ball
 from privateer_core.primitives.public_coins import Layout, SlotLayout
-from privateer_core.primitives.questions import (
-    KeyedHits,
-    KeyedMeans,
-    L2VectorSum,
-    SmallDomainMeans,
-    VectorSum,
-)
+from privateer_core.primitives.questions import KeyedHits, KeyedMeans, L2VectorSum, SmallDomainMeans, VectorSum
 from privateer_core.privacy import order
 from privateer_core.privacy.information import AskedCell, measure_information
 from privateer_core.privacy.order import list_concerns, participant_information

@@ -1,9 +1,7 @@
 """Phased elimination in one process, small."""
 
-import pytest
-
-from privateer_lab.simulation.simulate import simulate, simulate_once, summarize
-from tests.support.phased import TRUST, phased_spec
+from privateer_lab.simulation.simulate import simulate, summarize
+from tests.support.phased import phased_spec
 
 
 def test_signals_beyond_the_range_are_warned_of():
@@ -12,13 +10,6 @@ def test_signals_beyond_the_range_are_warned_of():
     summary = summarize(spec, list(simulate(spec, 3, 1)), 0.0)
     assert summary["clipped_share"] > 0.1
     assert any("Widen reward.low" in words for words in summary["warnings"])
-
-
-@pytest.mark.parametrize("trust", TRUST)
-def test_a_seed_is_a_run(trust):
-    spec = phased_spec(trust=trust)
-    assert simulate_once(spec, 4) == simulate_once(spec, 4)
-    assert simulate_once(spec, 4).regret != simulate_once(spec, 5).regret
 
 
 def test_runs_on_processes_are_the_same():

@@ -1,7 +1,6 @@
 """Regret of high-dimensional bandits against the figures of docs/sparse.md, and what they find."""
 
 import sys
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -9,13 +8,10 @@ import pytest
 
 from privateer_core.answer.facts import Table
 from privateer_core.answer.parts import Figures
-from privateer_lab.cli.input_files import load_spec
 from privateer_lab.simulation.simulate import make_simulation, simulate_without_path
 from privateer_server.algorithms.sparse.coefficients import RewardTotals, estimate_coefficients, is_clearer
 from privateer_server.algorithms.sparse.learner import EpochLearner
 from tests.support.sparse import sparse_spec
-
-EXAMPLE = Path(__file__).parents[2] / "examples" / "sparse.toml"
 
 
 def shares(spec, seeds: int) -> list[float]:
@@ -143,15 +139,3 @@ def test_a_plan_says_how_many_features_there_may_be():
         assert fails is None or verdicts[fails] == "no"
         smallest = [row[2] for row in table.rows]
         assert smallest == sorted(smallest), "more features take larger coefficients"
-
-
-@pytest.mark.nightly
-def test_the_figures_of_a_hundred_features():
-    """Notes on paper 3: five seeds of 131,072 people."""
-    assert np.mean(shares(load_spec(EXAMPLE, []), 5)) <= 0.03
-
-
-@pytest.mark.nightly
-@pytest.mark.parametrize(("people", "max_share"), [(16_384, 0.4), (131_072, 0.1)])
-def test_the_figures_of_a_thousand_features(people, max_share):
-    assert np.mean(shares(load_spec(EXAMPLE, ["context.features=1000"], people), 5)) <= max_share

@@ -54,7 +54,6 @@ def test_planted_intervals_with_the_variance_of_bits_are_too_wide(monkeypatch: p
 def own_variances(sums: Sums) -> np.ndarray:
     """Each arm's own variance, of values that nobody adds noise to."""
     values, has_hits = sums.values, sums.den > 0
-    assert values is not None
     hits = np.where(has_hits, sums.den, 1.0)
     variances = values.squares / hits - np.square(sums.num / hits)
     return np.where(has_hits, variances * sums.square / np.square(hits), np.inf)

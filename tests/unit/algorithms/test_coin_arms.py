@@ -1,4 +1,4 @@
-"""Arms by coins where reports stand alone: who gets them, the contents of reports, and the cost in privacy."""
+"""Arms by coins: who gets them, what reports say, and arms that came later."""
 
 from dataclasses import replace
 from typing import Any
@@ -7,10 +7,14 @@ import numpy as np
 import pytest
 
 from privateer_core.algorithms.additive.coin_arms import LEVEL_QUESTION, CoinArms
+from privateer_core.algorithms.partition import PartitionPolicy
+from privateer_core.algorithms.partition.policy import translate_choices
 from privateer_core.errors import SpecError
 from privateer_core.policies.policy import Arms
 from privateer_core.primitives.public_coins import UNIT
 from privateer_server.algorithms import learner_for
+from privateer_server.rounds.loop import Schedule
+from tests.support.specs import SHUFFLE, make_spec
 from tests.unit.algorithms.test_additive import people, spec_of
 
 ALONE = {"privacy": {"epsilon": 1.0}}
@@ -164,3 +168,23 @@ def test_too_many_arms_for_coins_are_refused():
         spec_of("local", privacy={"epsilon": 1.0}, experiment={"arms": [f"arm {place}" for place in range(60)]})
     assert refused.value.field == "experiment.arms"
     assert "partition" in refused.value.remedy
+
+
+def policy(changes: dict[str, Any], arms: int, version: int) -> PartitionPolicy:
+    step = Schedule(make_spec(changes, arms=arms)).open(7, version)
+    assert isinstance(step.policy, PartitionPolicy)
+    return step.policy
+
+
+def test_the_share_of_an_added_arm_counts_from_its_first_policy() -> None:
+    before, after = policy(SHUFFLE, 3, 1), policy(SHUFFLE, 4, 2)
+    shares = after.with_deciders([(before, 0.5), (after, 0.5)]).layout.shares
+    np.testing.assert_allclose(shares, [[0.5 / 3 + 0.125] * 3 + [0.125]] * len(shares), atol=1e-4)
+
+
+def test_coins_of_before_chose_among_the_arms_of_before() -> None:
+    before, after = policy({}, 3, 1), policy({}, 4, 2)
+    layout = translate_choices(before, after)
+    coins, keys = np.arange(20_000, dtype=np.uint32), np.zeros(20_000, np.int64)
+    chosen = layout.group(layout.hashes(coins, keys), keys)
+    np.testing.assert_array_equal(chosen, before.decide(np.full((20_000, 2), 0.5), coins).arms)

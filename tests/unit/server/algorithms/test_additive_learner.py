@@ -275,21 +275,6 @@ def test_the_learner_corrects_predictions_clipped_at_the_rare_reward_bound():
         assert min(levels()) > 0.1
 
 
-@pytest.mark.parametrize("model", ["none", "central", "shuffle", "local"])
-def test_the_learner_finds_the_only_feature_that_matters(model):
-    *_, (learner, state, policy, release, _) = play(model, 6)
-    after = learner.learn(state, policy, release)
-    posterior = learner.posterior(after)
-    columns = learner.cells.feature_slice(0)
-    bins = posterior.means[:, columns][:, :-1]
-    higher = bins[:, 4:].mean(axis=1) - bins[:, :4].mean(axis=1)
-    assert higher.min() > 0.05
-    assert higher.mean() > 0.12
-    assert np.abs(posterior.means[:, columns.stop :]).max() < 0.15
-    assert after.reported == state.reported + release.reports
-    assert len(after.rounds) <= 8
-
-
 def test_computed_arm_shares_match_the_choices_of_the_policy():
     """Planted: shares of arms the other way round."""
     *_, (_, _, policy, _, _) = play("none", 4)

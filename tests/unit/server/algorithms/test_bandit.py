@@ -184,22 +184,6 @@ def test_regret_by_uniform_regret(settings, max_ratio):
     assert run.facts["best_share"] == 1
 
 
-@pytest.mark.nightly
-@pytest.mark.parametrize(("model", "limit"), [((), 0.015), (("privacy.model=shuffle", "privacy.delta=1e-6"), 0.003)])
-def test_the_figures_of_a_million_people(model, limit):
-    """Five seeds at epsilon 1; measured .0027 and .0022."""
-    runs = [simulate_once(example("bandit", *model), seed) for seed in range(5)]
-    assert np.mean([run.regret / run.uniform_regret for run in runs]) <= limit
-
-
-@pytest.mark.parametrize("model", [(), ("privacy.model=shuffle", "privacy.delta=1e-6", "privacy.min_batch=500")])
-def test_the_best_arm_is_found_and_recommended(model):
-    spec = example("best-arm", "privacy.epsilon=4", *model)
-    run = simulate_once(spec, 2)
-    assert run.facts["stopped"] == run.facts["best_share"] == 1
-    assert run.facts["samples"] < spec.experiment.horizon / 2
-
-
 def wrong_sets(precision_factor=1, failure=0.05, runs=150, looks=25):
     """Count the runs of four arms, two of them nearly alike, in which a wrong set has a small bound.
 

@@ -9,10 +9,8 @@ import pytest
 from privateer_core.algorithms.partition import PartitionSpec
 from privateer_core.errors import SpecError
 from privateer_server.algorithms import learner_for
-from privateer_server.algorithms.partition.learner import PartitionLearner
 from privateer_server.experiments.changes import add_arm, extend_horizon, retire_arm, with_name
 from privateer_server.rounds.loop import Schedule
-from privateer_server.rounds.open_round import read_schedule
 from tests.support.phased import phased_spec
 from tests.support.servers import PHASED
 from tests.support.specs import make_spec
@@ -98,13 +96,6 @@ def test_an_added_arm_that_is_best_is_found(model: Any) -> None:
     assert (arms == 3).mean() > 0.9
 
 
-def test_a_device_refuses_a_policy_that_plays_a_retired_arm() -> None:
-    before = make_spec()
-    step = Schedule(before).open(0)
-    with pytest.raises(Exception, match="not a partition policy"):
-        step.policy.check(retire_arm(before, "arm-1"))
-
-
 def test_sources_say_nothing_about_an_added_arm() -> None:
     before = make_spec({"sources": SOURCES})
     after = add_arm(before, "new")
@@ -188,12 +179,3 @@ def test_phased_learners_refuse_another_spec_but_a_clone_continues() -> None:
 def test_a_spec_retires_its_own_arms_and_leaves_two(changes: Any) -> None:
     with pytest.raises(SpecError, match="retired"):
         make_spec(changes)
-
-
-def test_an_experiment_may_start_with_retired_arms() -> None:
-    spec = make_spec({"experiment.retired_arms": ["arm-2"]})
-    policy: Any = Schedule(spec).open(0).policy
-    policy.check(spec)
-    assert not policy.active[:, 2].any()
-    assert read_schedule(Schedule(spec).encoded_spec).spec == spec
-    assert isinstance(learner_for(spec), PartitionLearner)

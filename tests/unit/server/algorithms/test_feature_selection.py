@@ -7,9 +7,6 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from privateer_core.answer.parts import FeatureSelection
-from privateer_core.codec import decode, encode
-from privateer_lab.render.words import describe_feature_selection
 from privateer_server.algorithms import NewRound, learner_for
 from privateer_server.algorithms.partition.bin_tree import Space, level_membership
 from privateer_server.algorithms.partition.feature_selection import (
@@ -19,7 +16,6 @@ from privateer_server.algorithms.partition.feature_selection import (
 )
 from privateer_server.algorithms.partition.kernel import UNSCALED
 from privateer_server.algorithms.partition.learner import PartitionLearner
-from privateer_server.algorithms.partition.state import PartitionState
 from tests.support.partitions import same
 from tests.support.people import rounds
 from tests.support.specs import SHUFFLE, make_spec
@@ -175,17 +171,6 @@ def test_the_tree_starts_from_the_evidence_of_the_selection():
     assert reward_by_two(corner).argmax() == policy.decide(corner, np.zeros(1, np.uint32)).arms[0]
 
 
-@pytest.mark.parametrize("round_index", [3, -1])
-def test_a_decoded_state_has_the_same_policy(round_index):
-    """Of a state while features are screened and after; the policies are those of the state that never was stored."""
-    spec = six_spec()
-    learner, state = learner_for(spec), run_selection(spec)[round_index].state
-    decoded = decode(encode(state), PartitionState)
-    assert same(decoded, state)
-    policies = [encode(learner.policy(version, NewRound(5, 7, 200))) for version in (state, decoded)]
-    assert policies[0] == policies[1]
-
-
 @pytest.mark.parametrize("place", [3, -1])
 def test_an_added_arm_is_played_and_a_retired_arm_is_not(place):
     before = six_spec()
@@ -220,12 +205,6 @@ def test_evidence_of_the_selection_fades_with_the_half_life():
     assert learner.process(start).other_observations.information == pytest.approx(information / 2)
 
 
-def test_half_lives_are_compared_after_a_selection():
-    *_, last = rounds(six_spec({"algorithm.half_life": "auto", "experiment.round_size": 500}), reward_by_two, 3)
-    assert last.state.discounted.probabilities.sum() == pytest.approx(1)
-    assert np.isfinite(last.state.posterior.mean).all()
-
-
 def test_selection_may_run_on_a_source():
     """Its people come first, and its shares of people in slabs are its own."""
     source = {"name": "past", "participants": 4000, "epsilon": 4.0, "shares": [0.4, 0.3, 0.3]}
@@ -246,21 +225,6 @@ def test_discarded_features_are_one_observation_of_all_participants():
     assert evidence.upper[-1] == 1
     others = np.delete(state.selection.evidence.precision, np.arange(4, 8), axis=0)
     assert evidence.information[:, 4, 4] == pytest.approx(others.sum(axis=0))
-
-
-def test_the_answer_describes_the_selected_features():
-    spec = six_spec()
-    played = run_selection(spec)
-    learner = learner_for(spec)
-    early = learner.answer(played[3].state).first_of(FeatureSelection)
-    assert "800 people so far" in describe_feature_selection(early)
-    last = learner.answer(played[-1].state).first_of(FeatureSelection)
-    assert {"x2", "x5"} <= set(last.kept)
-    assert describe_feature_selection(last).startswith(
-        "2,000 people were asked about one feature at a time; kept of 6: "
-    )
-    assert set(last.gains) == {f"x{place}" for place in range(1, 7)}
-    assert learner_for(make_spec()).answer(learner_for(make_spec()).start(0)).first_of(FeatureSelection) is None
 
 
 def test_all_features_are_selected_where_none_is_clear():

@@ -180,13 +180,6 @@ def test_arbitrary_releases_keep_the_bins_valid(seed, dimension, arms, scale, ba
     check_bins(seed, dimension, arms, scale, batch)
 
 
-@pytest.mark.nightly
-@ANY
-@settings(max_examples=400)
-def test_arbitrary_releases_of_large_rounds_keep_the_bins_valid(seed, dimension, arms, scale, batch):
-    check_bins(seed, dimension, arms, scale, batch)
-
-
 def check_bins(seed, dimension, arms, scale, batch):
     """Six rounds of arbitrary releases: bins tile, an arm is left everywhere, all is finite."""
     spec = make_spec({"privacy.epsilon": 8.0}, dimension=dimension, arms=arms)

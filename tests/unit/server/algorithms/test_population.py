@@ -1,14 +1,19 @@
-"""Participants by bin, from hits: unbiased under every informative alphabet, and without change under others."""
+"""Participants by bin and by cell: unbiased from hits, and made up from shares."""
+
+from typing import Any
 
 import numpy as np
 import pytest
 
+from privateer_core.algorithms import parse_spec
+from privateer_core.algorithms.additive.cells import Cells
 from privateer_core.mechanisms.central_sums import CentralSums
 from privateer_core.mechanisms.event_symbol import EventSymbol
 from privateer_core.mechanisms.signed_symbol import SignedSymbol
 from privateer_core.primitives.contributions import KeyedValues
 from privateer_core.primitives.public_coins import UNIT, Layout
 from privateer_lab.simulation.scores import SeededNoise
+from privateer_server.algorithms.additive.terms_learner import build_contexts
 from privateer_server.algorithms.partition.bin_tree import Split
 from privateer_server.algorithms.partition.round_estimates import CohortShares, update_masses
 from tests.support.statistics import centred
@@ -102,3 +107,35 @@ def test_halves_start_from_their_expected_share_with_little_precision():
     assert after.shares == pytest.approx(np.array([[0.6, 0.2, 0.2]]))
     assert after.precision == pytest.approx(np.array([[(0.4 * 0.6) ** -2, (0.4 * 0.2) ** -2, 50.0]]))
     assert CohortShares(np.eye(2), np.eye(2)).select_cohorts([1]).shares.tolist() == [[0, 1]]
+
+
+SPEC: dict[str, Any] = {
+    "experiment": {"name": "t", "arms": ["a", "b"], "horizon": 5000},
+    "context": {
+        "features": {
+            "age": {"low": 0, "high": 80, "missing": True},
+            "size": {"levels": ["s", "m", "l"], "ordered": True},
+            "job": {"levels": ["cook", "smith", "clerk"]},
+            "member": {"boolean": True},
+        }
+    },
+    "privacy": {"model": "none"},
+    "algorithm": {"name": "additive", "bins": 4},
+}
+
+
+def test_simulated_contexts_follow_the_cell_shares() -> None:
+    spec: Any = parse_spec(SPEC)
+    cells: Cells = spec.questions.cells
+    rng = np.random.default_rng(3)
+    masses = np.ones(cells.count)
+    for place in range(len(cells.features)):
+        columns = cells.feature_slice(place)
+        masses[columns] = rng.dirichlet(np.ones(columns.stop - columns.start))
+    people = 20_000
+    contexts = build_contexts(cells, masses, spec.dimension, rng.random((people, len(cells.features), 2)))
+    assert contexts.min() >= 0
+    assert contexts.max() <= 1
+    shares = np.bincount(cells.locate(contexts).ravel(), minlength=cells.count) / people
+    # Seven deviations of a share: a false alarm in 10^11 runs.
+    assert np.abs(shares - masses)[1:].max() < 7 * 0.5 / np.sqrt(people)

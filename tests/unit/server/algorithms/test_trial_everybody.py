@@ -279,7 +279,6 @@ def test_scores_add_up_with_public_weights_to_the_estimate() -> None:
     assert scores.shape == (segments.looks, 2)
     last = combine_averages(segments, everybody)
     assert scores[-1] == pytest.approx(last.estimate / np.sqrt(last.variance))
-    assert findings.average is not None
     critical = critical_values(tuple(np.minimum(1, segments.people / segments.design.people)), 0.05)[-1]
     # Half-widths are by each arm's own rates, which hardly differ here.
     half_width = findings.average.high - findings.average.estimate

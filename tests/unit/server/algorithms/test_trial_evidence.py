@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from privateer_core.codec import decode, encode
+from privateer_core.codec import encode
 from privateer_server.algorithms.trial.allocation import match_probabilities
 from privateer_server.algorithms.trial.evidence.epochs import Epoch, PlannedEpoch, TrialDesign
 from privateer_server.algorithms.trial.evidence.trial_evidence import (
@@ -18,15 +18,7 @@ from privateer_server.algorithms.trial.evidence.trial_evidence import (
 from privateer_server.algorithms.trial.evidence.weighted_sums import Sums, standardized_scores
 from privateer_server.algorithms.trial.group_sequential import critical_values, information_fractions
 from privateer_server.algorithms.trial.power.power_analysis import effect_deviations
-from tests.support.trials import (
-    SETTINGS,
-    Trials,
-    TrialSetting,
-    add_in_common,
-    by_trial,
-    central,
-    growing_fractions,
-)
+from tests.support.trials import SETTINGS, Trials, TrialSetting, add_in_common, by_trial, central, growing_fractions
 
 SEGMENTS = np.array([0.4, 0.3, 0.2, 0.1])
 TIMES = growing_fractions(6_000, 100_000)
@@ -48,13 +40,6 @@ def run_trials(trials: Trials, adapt: bool, drift: float = 0.0, seed: int = 0) -
 def false_positive_rate(scores: np.ndarray) -> float:
     critical = critical_values(TIMES, 0.05)
     return float((np.abs(np.nan_to_num(scores)) > critical[:, None, None]).any(axis=0).mean())
-
-
-def test_decoded_evidence_is_equal() -> None:
-    evidence, _ = run_trials(Trials(SETTINGS["central 1"], SEGMENTS, NO_EFFECT, 1e5, 1), True)
-    decoded = decode(encode(evidence), TrialEvidence)
-    assert np.array_equal(decoded.scores, evidence.scores, equal_nan=True)
-    assert encode(decoded) == encode(evidence)
 
 
 def test_fixed_allocations_have_the_weighted_z_of_two_proportions() -> None:
