@@ -28,9 +28,7 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return file
 
 
-def test_each_option_is_evaluated_and_all_intervals_hold_together(
-    capsys: pytest.CaptureFixture[str], path: Path
-) -> None:
+def test_each_option_is_evaluated_and_all_intervals_hold_together(capsys, path):
     code, out, err = run(capsys, "evaluate", str(path), "--reward", "bought")
     assert (code, err) == (0, "")
     evaluations = {arm: lab.evaluate(path, arm, reward="bought", level=1 - 0.05 / 3) for arm in ("new", "old", "rare")}
@@ -117,9 +115,7 @@ def test_a_file_that_is_not_there_is_one_line(capsys: pytest.CaptureFixture[str]
     assert "there is no file of this name" in err
 
 
-def test_a_headline_knows_of_propensities_that_the_log_contradicts(
-    capsys: pytest.CaptureFixture[str], path: Path
-) -> None:
+def test_a_headline_knows_of_propensities_that_the_log_contradicts(capsys, path):
     """Planted: the headline was a gain by wrong propensities, and the warning of them came last."""
     options = ["evaluate", str(path), "--reward", "bought"]
     code, out, _ = run(capsys, *options, "--propensity", "0.5")

@@ -32,9 +32,7 @@ def rests_on(analysis: lab.FinishedTest) -> int:
 
 @pytest.mark.parametrize(("missing_as", "value"), [(None, 0.0), ("low", -2.5), ("high", 2.5), (7, 1.0)])
 @pytest.mark.parametrize("epsilon", [None, 4.0])
-def test_a_gap_counts_nowhere_or_as_a_value_that_is_named(
-    missing_as: str | float | None, value: float, epsilon: float | None
-) -> None:
+def test_a_gap_counts_nowhere_or_as_a_value_that_is_named(missing_as, value, epsilon):
     """Less pain is better: the effect is how much less there is with none than with gel."""
     rows = pain()
     if epsilon is None:
@@ -93,11 +91,6 @@ def test_with_a_promise_one_outcome_changes_no_other_row(cell: object, missing_a
     )
     assert (first.spec, first.assumed) == (second.spec, second.assumed)
     assert second.answer.effects[0].value == pytest.approx(0.5, abs=0.02)
-
-
-def test_a_draft_warns_of_gaps_that_differ_too() -> None:
-    spec_draft = lab.spec_from(pain() | {"pain": [5, None] * 3000 + [5, 6] * 3000}, arm="arm", reward="pain")
-    assert any(note.startswith("Warning: the share of rows without pain differs by arm") for note in spec_draft.notes)
 
 
 def test_a_reward_that_all_others_have_is_refused_with_the_gaps() -> None:
@@ -175,5 +168,4 @@ def test_few_gaps_have_the_probability_of_drawn_tables() -> None:
         remarks, warnings = describe_gaps(arm, DataColumn("reward", ("1",), places), None)
         exact = fisher_exact([gaps, np.subtract(rows, gaps)]).pvalue
         match = re.search(r"\(p ([\d.e-]+)\)", " ".join([*remarks, *warnings]))
-        assert match is not None
         assert float(match[1]) == pytest.approx(exact, abs=0.01)

@@ -1,8 +1,13 @@
-"""The tables of a TOML file and settings from the command line."""
+"""The tables of a TOML file, and the minimax rate by hand."""
 
+from itertools import product
+
+import numpy as np
 import pytest
 
 from privateer_core.errors import SpecError
+from privateer_lab.render.minimax_rate import MinimaxRate
+from privateer_lab.render.pictures import draw_plan
 from privateer_lab.toml_file import apply_setting, read_tables
 
 
@@ -50,3 +55,48 @@ def test_a_section_that_is_no_table_is_refused_by_the_spec(tmp_path, text):
     assert read_tables(tmp_path / "spec.toml", [], "SPEC")
     with pytest.raises(SpecError, match="SPEC: cannot read"):
         read_tables(tmp_path / "none.toml", [], "SPEC")
+
+
+def test_the_rate_by_hand() -> None:
+    """At d = 2 it is (n epsilon^2)^(-1/3), and n^(-1/2) without privacy or where epsilon is large."""
+    people = np.array([1e4, 1e6])
+    assert MinimaxRate(2, 0.5).mean_regret(people) == pytest.approx((people / 4) ** (-1 / 3))
+    assert MinimaxRate(2, None).mean_regret(people) == pytest.approx(people**-0.5)
+    assert MinimaxRate(2, 100.0).mean_regret(people) == pytest.approx(people**-0.5)
+
+
+@pytest.mark.parametrize(("dimension", "epsilon"), [*product((1, 2, 4), (0.5, 4.0, None))])
+def test_factors_lead_to_the_same_regret(dimension: int, epsilon: float | None) -> None:
+    rate, people = MinimaxRate(dimension, epsilon), 20_000.0
+    regret = rate.mean_regret(np.array([people]))
+    larger = np.array([people * rate.factor_of_another_feature(people)])
+    assert MinimaxRate(dimension + 1, epsilon).mean_regret(larger) == pytest.approx(regret)
+    halved = MinimaxRate(dimension, epsilon / 2 if epsilon else None)
+    assert halved.mean_regret(np.array([people * rate.factor_of_half_epsilon(people)])) == pytest.approx(regret)
+
+
+def test_half_of_epsilon_costs_four_times_the_people() -> None:
+    assert MinimaxRate(2, 1.0).factor_of_half_epsilon(1e5) == pytest.approx(4.0)
+    assert MinimaxRate(2, None).factor_of_half_epsilon(1e5) == 1.0
+
+
+def test_the_constant_is_that_of_the_later_half() -> None:
+    """Planted: the first half is far from the rate."""
+    rate, people = MinimaxRate(1, 1.0), np.geomspace(1e3, 1e6, 8)
+    regrets = 7.0 * rate.mean_regret(people)
+    regrets[:4] = 1.0
+    assert rate.fit_constant(people, regrets) == pytest.approx(7.0)
+
+
+def test_the_picture_of_a_plan_has_the_rate_where_it_is_known() -> None:
+    people = (1000, 2000, 5000, 10_000, 20_000)
+    path = [{"people": n, "regret_mean": 0.3 * (1000 / n) ** 0.3, "regret_worst": 0.4} for n in people]
+    fixed = {"path": path, "best_constant_regret": 300.0, "people": 20_000}
+    rows = [{"model": model, "epsilon": epsilon, **fixed} for model, epsilon in (("local", 1.0), ("central", 1.0))]
+    figure = draw_plan("test", "people", [*rows, {"model": "none", "epsilon": None, **fixed}], 2).figure
+    labels = [[line.get_label() for line in axis.get_lines() if "rate" in line.get_label()] for axis in figure.axes]
+    assert [len(names) for names in labels] == [1, 0, 1]
+    assert "half of epsilon" in labels[0][0]
+    assert "half of epsilon" not in labels[2][0]
+    bare = draw_plan("test", "people", rows).figure
+    assert not any("rate" in line.get_label() for axis in bare.axes for line in axis.get_lines())

@@ -117,7 +117,6 @@ def test_an_answer_is_true_of_its_rows(shares: str, rewards: str, options: int, 
         assert is_true(effect.reason, rows.of(effect), span, (effect.low, effect.high)), effect
     _check_conclusion(rows, conclusion)
     losses = answer.first_of(Losses)
-    assert losses is not None
     assert len(losses.expected_losses) == len(inhabited)
     assert conclusion.expected_losses == losses.expected_losses
     assert conclusion.gain is None, "nobody measured one"
@@ -128,7 +127,6 @@ def _check_conclusion(rows: Rows, conclusion: Conclusion) -> None:
     first = rows.analysis.answer.first_of(Recommendations)
     assert first is not None
     arms = {rule.group: rule.arm for rule in first.rules}
-    assert conclusion.rules is not None
     assert conclusion.rules.source is ShareSource.COUNTED
     assert conclusion.rules.people.startswith(ShareSource.COUNTED.sentence)
     for option in {*arms.values()}:
@@ -161,7 +159,6 @@ def _check_conclusion(rows: Rows, conclusion: Conclusion) -> None:
 
 def _leads_by_effects(conclusion: Conclusion, everybody: Mapping[str, Effect]) -> None:
     """Assert that the rule's lead is the difference of the effects on all people, to the digit."""
-    assert conclusion.rules is not None
     [rule] = conclusion.rules.rules
     means = {"now": 0.0} | {option: effect.value for option, effect in everybody.items() if effect.value is not None}
     rest = {option: mean for option, mean in means.items() if option != rule.arm}

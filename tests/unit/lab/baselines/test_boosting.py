@@ -11,7 +11,7 @@ import pytest
 
 from privateer_core.accounting.accountant import account
 from privateer_core.accounting.events import Gaussian
-from privateer_lab.baselines.libraries import BoostedTrees, EbmBudget, PrivateBoosting, RefittedBaseline
+from privateer_lab.baselines.libraries import BoostedTrees, EbmBudget, PrivateBoosting
 from privateer_lab.baselines.run import PlainColumns, Visitors, play_together
 from privateer_lab.cli.input_files import load_spec
 from tests.support.small_table import small_table
@@ -142,9 +142,7 @@ def test_columns_are_numbers_flags_and_levels() -> None:
 
 
 @pytest.mark.parametrize("kind", [BoostedTrees, PrivateBoosting])
-def test_a_twentieth_of_the_participants_gets_a_random_arm(
-    kind: type[RefittedBaseline], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_twentieth_of_the_participants_gets_a_random_arm(kind, tmp_path, monkeypatch):
     """A twentieth of 40,000 participants gets a random arm: .0333 of them get an inferior arm, within .004."""
     spec = small(tmp_path, *CENTRAL)
     baseline = kind(spec, 0)

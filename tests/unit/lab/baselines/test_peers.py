@@ -98,9 +98,7 @@ def test_mabwiser_learns_in_batches(name: str, recorder: Recorder) -> None:
 
 
 @pytest.mark.parametrize("name", ["vowpalwabbit", "mabwiser.mab"])
-def test_a_missing_library_is_one_line(
-    name: str, recorder: Recorder, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_missing_library_is_one_line(name, recorder, monkeypatch, capsys):
     monkeypatch.setitem(sys.modules, name, None)
     code, _, err = run(capsys, "peers", str(EXAMPLES / "linear.toml"), "--users", str(PEOPLE), "--seeds", "1")
     package = name.partition(".")[0]
@@ -174,9 +172,7 @@ def test_a_run_depends_on_its_seed_alone(tmp_path: Path) -> None:
         (("--peer", "DP-EBM"), "--peer: no peer of this experiment has 'DP-EBM' in its name (choose from Vowpal "),
     ],
 )
-def test_a_peer_that_cannot_play_is_refused_in_one_line(
-    options: tuple[str, str], error: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
+def test_a_peer_that_cannot_play_is_refused_in_one_line(options, error, capsys, tmp_path):
     code, _, err = run(capsys, "peers", str(small_table(tmp_path, 300)), *options)
     assert code == 2
     assert err.startswith(f"privateer: {error}")

@@ -1,11 +1,22 @@
-"""Baselines in a run: the same people for all, each as if alone, and the ends of the scale where they belong."""
+"""Baselines in a run: the same people for all, by name, and on the command line."""
 
 import numpy as np
 import pytest
 
+from privateer_core.algorithms.bandit import BanditSpec
+from privateer_core.errors import SpecError
 from privateer_lab.baselines import run
-from privateer_lab.baselines.run import BASELINES, BaselinePeople, Visitors, play_once, run_baselines, summarize_runs
+from privateer_lab.baselines.run import (
+    BASELINES,
+    BaselinePeople,
+    Visitors,
+    play_once,
+    run_baselines,
+    select_baselines,
+    summarize_runs,
+)
 from privateer_lab.simulation.simulate import simulate_once
+from privateer_papers.paper_5.phased_regret import section_7_spec
 from tests.support.specs import SHUFFLE, make_spec
 
 PEAKS = {"population.name": "peaks", "experiment.horizon": 6000, "experiment.round_size": 500}
@@ -127,3 +138,52 @@ def test_the_number_of_processes_does_not_change_the_results():
     spec = spec_of(experiment__horizon=1000)
     expected = sorted(run_baselines(spec, ["uniform", "tree"], 2, jobs=1), key=str)
     assert sorted(run_baselines(spec, ["uniform", "tree"], 2, jobs=2), key=str) == expected
+
+
+WITHOUT_ARMS = section_7_spec("none")
+NONE = {"privacy.model": "none", "privacy.epsilon": None}
+
+
+def test_names_without_repetition():
+    assert select_baselines(["linear", "oracle", "linear"], make_spec()) == ["linear", "oracle"]
+    assert select_baselines([], make_spec()) == []
+
+
+def test_all_selects_the_baselines_that_the_promise_allows():
+    assert select_baselines(["all"], make_spec(SHUFFLE)) == list(BASELINES)
+    assert select_baselines(["all"], make_spec(NONE)) == ["abse", "constant", "oracle", "tree", "uniform"]
+
+
+def test_an_unknown_name_is_refused_with_the_known_ones():
+    with pytest.raises(SpecError, match=r"no baseline 'greedy'.*uniform") as refusal:
+        select_baselines(["greedy"], make_spec())
+    assert refusal.value.field == "--baseline"
+
+
+def test_local_privacy_without_an_epsilon_is_refused():
+    with pytest.raises(SpecError, match="promises none"):
+        select_baselines(["ldpmab"], make_spec(NONE))
+
+
+def test_an_experiment_without_arms_is_refused():
+    with pytest.raises(SpecError, match="no arms") as refusal:
+        select_baselines(["uniform"], WITHOUT_ARMS)
+    assert refusal.value.field == "--baseline"
+    with pytest.raises(SpecError, match="no arms"):
+        play_once(WITHOUT_ARMS, ["uniform"], 0)
+    assert select_baselines([], WITHOUT_ARMS) == []
+
+
+def test_without_features_nothing_that_learns_is_left():
+    spec = BanditSpec.instances()["local"]
+    assert select_baselines(["all"], spec) == ["constant", "oracle", "uniform"]
+    with pytest.raises(SpecError, match="1 to 8 columns"):
+        select_baselines(["tree"], spec)
+
+
+def test_one_leaks_and_no_spec_can_name_it():
+    assert [name for name, baseline in BASELINES.items() if baseline.leaks] == ["leaky"]
+    for field in ("algorithm.name", "privacy.calibration", "privacy.model"):
+        with pytest.raises(SpecError) as refusal:
+            make_spec({field: "leaky"})
+        assert refusal.value.field == field

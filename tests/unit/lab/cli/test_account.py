@@ -17,9 +17,7 @@ from privateer_core.primitives.questions import KeyedMeans
 from privateer_core.privacy.certificate import certify
 from privateer_core.privacy.terms import calibrate
 from privateer_core.spec.privacy import Privacy
-from privateer_lab.cli.account import print_rounds
 from privateer_lab.cli.ask import claim_rows
-from privateer_lab.cli.output import print_table
 from tests.support.records import record_of
 from tests.unit.lab.cli.test_command_line import run
 
@@ -28,11 +26,6 @@ def figures(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, An
     code, out, _ = run(capsys, "account", *arguments, "--json")
     assert code == 0
     return dict(json.loads(out))
-
-
-def test_an_infinite_epsilon_is_called_infinite(capsys: pytest.CaptureFixture[str]) -> None:
-    _, out, _ = run(capsys, "account", "published", "1")
-    assert re.search(r"true epsilon +│ +infinite", out)
 
 
 def test_the_gaussian_has_its_exact_deviation(capsys: pytest.CaptureFixture[str]) -> None:
@@ -233,17 +226,6 @@ def test_a_claim_without_a_promise_is_shown_as_such(epsilon: float | None, says:
     assert claim_rows(epsilon, 1.0)[0] == says
 
 
-def test_rounds_are_shown_with_their_mechanism(capsys: pytest.CaptureFixture[str]) -> None:
-    mechanism = {"type": "central-vectors", "ball": {"norm": "max"}, "standard_deviation": 2.5}
-    row = {"batch_size": 9, "received": 9, "honest": 0, "released": True, "mechanism": mechanism}
-    print_rounds([row | {"version": version} for version in range(1, 58)])
-    out = capsys.readouterr().out
-    assert "the last 20 of 57 rounds: central-vectors" in out
-    assert re.search(r"released ┃ standard.deviation", out)
-    assert re.search(r"│ +38 │ +9 │ +9 │ +0 │ +yes │ +2.5 │", out)
-    assert "ball" not in out
-
-
 def test_a_report_of_several_messages_costs_all_of_them(capsys: pytest.CaptureFixture[str]) -> None:
     record = record_of("messages")
     mechanism = record["rounds"][0]["mechanism"]
@@ -255,17 +237,6 @@ def test_a_report_of_several_messages_costs_all_of_them(capsys: pytest.CaptureFi
     assert re.search(rf"│ +{3 * mechanism['epsilon']:.4g} │ +{mechanism['directions']} │", out)
 
 
-def test_a_record_is_shown_by_cohort(capsys: pytest.CaptureFixture[str]) -> None:
-    with answering(200, json.dumps(record_of("sources", 3)).encode()) as url:
-        code, out, _ = run(capsys, "account", "experiment", "test", "--url", url)
-    assert code == 0
-    assert "test: a person of clinic's privacy against the server" in out
-    assert "test: one person's privacy against server and shuffler" in out
-    assert "assumed: devices run the client library; the shuffler does not collude" in out
-    assert out.count("rounds: signed-symbol") == 3
-    assert len(re.findall(r"released ┃ +epsilon of a report alone ┃", out)) == 3
-
-
 def test_a_record_that_does_not_add_up_is_not_shown(capsys: pytest.CaptureFixture[str]) -> None:
     record = record_of("shuffle")
     record["rounds"][0]["mechanism"]["epsilon"] = 3.9
@@ -273,11 +244,6 @@ def test_a_record_that_does_not_add_up_is_not_shown(capsys: pytest.CaptureFixtur
         code, out, err = run(capsys, "account", "experiment", "test", "--url", url)
     assert (code, out) == (2, "")
     assert " rounds.1.mechanism: " in err
-
-
-def test_tables_do_not_wrap_outside_of_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
-    print_table("long", [("word " * 60, 1)])
-    assert "word " * 59 in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
@@ -289,9 +255,7 @@ def test_tables_do_not_wrap_outside_of_a_terminal(capsys: pytest.CaptureFixture[
         ("a.json", " " * 2000 + "{}", "has more than 1000 bytes"),
     ],
 )
-def test_a_malformed_document_is_refused_in_one_line(
-    name: str, text: str, says: str, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_malformed_document_is_refused_in_one_line(name, text, says, capsys, tmp_path, monkeypatch):
     if "bytes" in says:
         monkeypatch.setattr("privateer_lab.cli.input_files._MAX_FILE_BYTES", 1000)
     (tmp_path / name).write_text(text)

@@ -33,10 +33,6 @@ FOUND: dict[str, Any] = {
     "next_steps": ("About 9,000 people in all would tell.",),
 }
 ANSWER = Answer("learning", 2000, 2, None)
-EFFECTS = tuple(
-    Effect(f"b{k}", None, 0.1, 0.0 if k else 0.05, 0.2, "its interval holds 0" if k else "decided better")
-    for k in range(60)
-)
 
 
 def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], answer: Any, *options: str) -> str:
@@ -47,9 +43,7 @@ def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], ans
     return capsys.readouterr().out
 
 
-def test_an_answer_has_option_segment_effect_and_confidence(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_answer_has_option_segment_effect_and_confidence(monkeypatch, capsys):
     text = run(monkeypatch, capsys, document(ANSWER, **FOUND))
     lines = text.splitlines()
     assert lines[0] == SENTENCE
@@ -70,32 +64,7 @@ def test_an_answer_has_option_segment_effect_and_confidence(
     ]
 
 
-def test_an_undecided_option_is_not_called_better(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    unknown = Headline("rules", "So far: it is not known.", "not known")
-    text = run(monkeypatch, capsys, document(ANSWER, **FOUND, headline=unknown))
-    assert "what each gets at the end, which is not known to be best" in text
-    assert "who should get what" not in text
-    worse = Headline("one arm", "Give everybody left.", "almost certain", "left")
-    text = run(monkeypatch, capsys, document(ANSWER, **FOUND, headline=worse))
-    assert "what each gets at the end, which is worse than left for everybody" in text
-    assert "who should get what" not in text
-
-
-def test_eighty_effects_are_forty_rows_decided_ones_first(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    text = run(monkeypatch, capsys, document(ANSWER, effects=EFFECTS[::-1], control="a"))
-    rows = [line for line in text.splitlines() if line.startswith("│")]
-    assert len(rows) == 40
-    assert "b0" in rows[0]
-    assert "20 more of 60 with --json" in text
-
-
-def test_a_hundred_segments_of_the_same_verdict_share_a_row(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_hundred_segments_of_the_same_verdict_share_a_row(monkeypatch, capsys):
     """Decided segments and effects on all participants have rows of their own; an empty cell says why."""
     cities = [
         Effect("b", f"city=c{k}", 0.01 * (k - 50), -1.0, 1.0, "decided better" if k == 99 else "its interval holds 0")
@@ -125,9 +94,7 @@ def test_a_hundred_segments_of_the_same_verdict_share_a_row(
 
 
 @pytest.mark.parametrize("face", ["screen", "markdown"])
-def test_names_of_strangers_stay_text(
-    face: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_names_of_strangers_stay_text(face, monkeypatch, capsys):
     rule = Rule(HOSTILE, (), HOSTILE, 1.0, 0.5, HOSTILE, 0.1, 0.9, "likely")
     hostile = document(
         Answer("learning", 10, 1, 0.95, warnings=(HOSTILE,)),

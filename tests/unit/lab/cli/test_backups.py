@@ -35,9 +35,7 @@ def backup(at: Services, folder: Path, capsys: pytest.CaptureFixture[str]) -> No
     assert call(capsys, "backup", str(folder), "--admin-url", at.admin, "--token", at.token)[0] == 0
 
 
-def test_a_restored_server_goes_on_under_a_version_never_published(
-    at: Services, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_restored_server_goes_on_under_a_version_never_published(at, tmp_path, capsys):
     backup(at, tmp_path / "copy", capsys)
     assert (tmp_path / "copy" / "server.db").stat().st_mode & 0o777 == 0o600
     code, out = call(capsys, "restore", str(tmp_path / "copy"), str(tmp_path / "new" / "server"))
@@ -50,9 +48,7 @@ def test_a_restored_server_goes_on_under_a_version_never_published(
 
 
 @pytest.mark.nightly
-def test_a_second_restore_goes_on_above_the_first_with_the_firsts_journal(
-    at: Services, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_second_restore_goes_on_above_the_first_with_the_firsts_journal(at, tmp_path, capsys, monkeypatch):
     backup(at, tmp_path / "copy", capsys)
     for number in (1, 2):
         data = tmp_path / str(number)
@@ -62,9 +58,7 @@ def test_a_second_restore_goes_on_above_the_first_with_the_firsts_journal(
         monkeypatch.setenv("PRIVATEER_JOURNAL", str(data / "server" / "journal.db"))
 
 
-def test_a_backup_overwrites_none_and_needs_the_token(
-    at: Services, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_backup_overwrites_none_and_needs_the_token(at, tmp_path, capsys):
     backup(at, tmp_path, capsys)
     code, text = call(capsys, "backup", str(tmp_path), "--admin-url", at.admin, "--token", at.token)
     assert (code, text.count("\n"), "DIR: there is a server.db already" in text) == (2, 1, True)
@@ -142,9 +136,7 @@ def test_an_answer_that_is_not_a_whole_backup_is_not_kept(
         ("", "PRIVATEER_PUBLICATION_KEY to the old identity.key, which no backup has"),
     ],
 )
-def test_the_hint_has_the_key_by_which_devices_know_the_server(
-    identity: str, says: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_hint_has_the_key_by_which_devices_know_the_server(identity, says, tmp_path, capsys, monkeypatch):
     monkeypatch.setenv("PRIVATEER_PUBLICATION_KEY", identity)
     (tmp_path / "copy").mkdir()
     embedded_store(tmp_path / "copy").close()
@@ -162,9 +154,7 @@ def test_a_file_that_is_no_backup_is_not_restored(tmp_path: Path, capsys: pytest
     assert not (tmp_path / "new").exists()
 
 
-def test_a_backup_is_not_restored_to_a_folder_with_files(
-    at: Services, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_backup_is_not_restored_to_a_folder_with_files(at, tmp_path, capsys):
     backup(at, tmp_path / "copy", capsys)
     (tmp_path / "new").mkdir()
     (tmp_path / "new" / "something").write_text("")
@@ -180,9 +170,7 @@ def test_a_backup_is_not_restored_to_a_folder_with_files(
         ("shuffler", "any", "--admin-url: this is not the server's private listener (its port is 8002 "),
     ],
 )
-def test_a_wrong_token_or_address_is_named(
-    at: Services, tmp_path: Path, capsys: pytest.CaptureFixture[str], address: str, token: str, says: str
-) -> None:
+def test_a_wrong_token_or_address_is_named(at, tmp_path, capsys, address, token, says):
     connection = ("--admin-url", getattr(at, address), "--token", token)
     for command in (("backup", str(tmp_path / "copy")), ("create", str(ROOT / "examples" / "peaks-local.toml"))):
         code, output = call(capsys, *command, *connection)
@@ -192,13 +180,6 @@ def test_a_wrong_token_or_address_is_named(
 @pytest.mark.parametrize(
     "words", [["load"], ["answer", "--as", "progress"], ["answer", "--as", "policy"]], ids=" ".join
 )
-def test_a_shuffler_is_not_taken_for_a_server(
-    at: Services, capsys: pytest.CaptureFixture[str], words: list[str]
-) -> None:
+def test_a_shuffler_is_not_taken_for_a_server(at, capsys, words):
     code, output = call(capsys, *words, "test", "--url", at.shuffler)
     assert (code, output.count("\n"), "--url: this is not a learning server" in output) == (2, 1, True)
-
-
-def test_show_says_that_nothing_was_refused(at: Services, capsys: pytest.CaptureFixture[str]) -> None:
-    code, output = call(capsys, "answer", "test", "--as", "progress", "--url", at.server)
-    assert (code, "no reports refused" in output) == (0, True)

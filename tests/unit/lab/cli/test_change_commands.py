@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 
 from privateer_lab.cli.input_files import read_document
@@ -80,9 +79,7 @@ def test_an_experiment_is_created_changed_and_deleted(spec: Any, capsys: pytest.
     )
 
 
-def test_an_unconfirmed_deletion_is_refused(
-    spec: Any, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_unconfirmed_deletion_is_refused(spec, capsys, monkeypatch):
     call(capsys, "create", spec("kept"))
     monkeypatch.setattr("sys.stdin", io.StringIO(""))
     says = "privateer: --yes: it needs a confirmation (give --yes where nobody can be asked)"
@@ -111,9 +108,7 @@ def test_an_unconfirmed_deletion_is_refused(
         ),
     ],
 )
-def test_an_impossible_change_is_refused_in_one_line(
-    spec: Any, capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], says: str
-) -> None:
+def test_an_impossible_change_is_refused_in_one_line(spec, capsys, arguments, says):
     call(capsys, "create", spec("bad"))
     call(capsys, "change", "retire-arm", "bad", "a")
     code, out = call(capsys, *arguments)
@@ -129,9 +124,7 @@ def test_the_same_spec_again_says_that_it_existed(spec: Any, capsys: pytest.Capt
     assert (code, "twice" in out or "name" in out, out.count("\n")) == (2, True, 1), out
 
 
-def test_a_spec_is_checked_without_a_server(
-    spec: Any, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_a_spec_is_checked_without_a_server(spec, capsys, monkeypatch, tmp_path):
     monkeypatch.setenv("PRIVATEER_ADMIN_URL", "http://127.0.0.1:9")
     monkeypatch.delenv("PRIVATEER_ADMIN_TOKEN")
     code, out = call(capsys, "create", spec("only-checked"), "--check")
@@ -150,9 +143,7 @@ def test_a_spec_is_checked_without_a_server(
     assert (code, "--warm-start: is not an export" in out) == (2, True)
 
 
-def test_an_export_is_a_folder_or_a_file_and_starts_another(
-    spec: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_export_is_a_folder_or_a_file_and_starts_another(spec, tmp_path, capsys):
     call(capsys, "create", spec("source"))
     assert call(capsys, "export", "source", str(tmp_path / "out"))[0] == 0
     names = sorted(path.name for path in (tmp_path / "out").iterdir())
@@ -178,25 +169,3 @@ def test_an_export_is_a_folder_or_a_file_and_starts_another(
         damaged.write_text(json.dumps(read_document(tmp_path / "one.json") | changes))
         code, out = call(capsys, "create", spec("fourth"), "--warm-start", str(damaged))
         assert (code, out.count("\n"), says in out) == (2, 1, True), out
-
-
-@pytest.mark.nightly
-def test_changes_survive_kills(spec: Any, at: Services, capsys: pytest.CaptureFixture[str]) -> None:
-    call(capsys, "create", spec("killed"))
-    actions = ["create"]
-    for arguments in (
-        ("change", "pause", "killed"),
-        ("change", "resume", "killed"),
-        ("change", "add-arm", "killed", "d"),
-        ("change", "stop", "killed"),
-    ):
-        assert call(capsys, *arguments)[0] == 0
-        at.processes.kill("server")
-        at.processes.start("server")
-        at.processes.wait("server")
-        actions.append(arguments[0])
-        assert call(capsys, *arguments)[1].endswith("nothing changed\n")
-        rows = json.loads(call(capsys, "change", "log", "killed", "--json")[1])["changes"]
-        assert [row["action"] for row in rows] == actions
-    facts = httpx.get(f"{at.server}/experiments/killed").json()
-    assert (facts["status"], facts["spec"]["experiment"]["arms"]) == ("stopped", ["a", "b", "c", "d"])

@@ -1,22 +1,21 @@
 """The command line prints figures as JSON, and a single line with an exit code for each error."""
 
 import json
+import os
 import subprocess
 import sys
 from importlib import import_module
-from importlib.metadata import version
 from pathlib import Path
 
 import httpx
 import pytest
 import typer
 
-from privateer_core.errors import Conflict, NotFound, PrivateerError, Unavailable
+from privateer_core.errors import Conflict, NotFound, Unavailable
 from privateer_core.wire.problem import problem_body
-from privateer_lab.cli.command_line import COMMANDS, load_command, main
-from privateer_lab.cli.try_out import describe_unit
+from privateer_lab.cli.command_line import COMMANDS, main
+from tests.documents import imports
 from tests.support.doctor import free_ports
-from tests.support.specs import make_spec
 
 ROOT = Path(__file__).parents[4]
 SPEC = str(ROOT / "examples" / "peaks-local.toml")
@@ -55,28 +54,6 @@ def test_simulate_prints_figures(capsys: pytest.CaptureFixture[str]) -> None:
         "wall_seconds",
     ):
         assert figures[key] > 0
-
-
-def test_simulate_says_in_which_unit_rewards_are(capsys: pytest.CaptureFixture[str]) -> None:
-    code, out, _ = run(capsys, "simulate", SPEC, "--users", "1000", "--jobs", "1")
-    assert code == 0
-    assert "the mean reward is a success rate, and regret is successes missed in a run." in out
-    assert "bits before sealing" not in out
-    revenue = make_spec({"reward": {"kind": "numeric", "low": 0.0, "high": 500.0}})
-    assert describe_unit(revenue).startswith("Rewards are numbers from 0 to 500: ")
-
-
-def test_simulate_says_where_one_option_for_everybody_earns_more(capsys: pytest.CaptureFixture[str]) -> None:
-    """300 people at epsilon .5 are too few to learn from; 10,000 at 8 are not. Planted: these have no such warning."""
-    warning_text, changes = "less than the best single option would have given them", ("--set", "privacy.epsilon=0.5")
-    smooth = str(ROOT / "examples" / "smooth-local.toml")
-    runs = ("--seeds", "2", "--jobs", "1", "--json")
-    few_participants = ("--users", "300", "--set", "experiment.round_size=100", *changes)
-    _, out, _ = run(capsys, "simulate", smooth, *few_participants, *runs)
-    (warning,) = [message for message in json.loads(out)["warnings"] if warning_text in message]
-    assert warning.startswith("in ")
-    _, out, _ = run(capsys, "simulate", SPEC, "--users", "10000", "--set", "privacy.epsilon=8", *runs)
-    assert not [message for message in json.loads(out)["warnings"] if warning_text in message]
 
 
 def test_simulate_shows_a_batch_size_only_if_the_promise_depends_on_it(capsys: pytest.CaptureFixture[str]) -> None:
@@ -141,17 +118,13 @@ def test_an_error_is_a_single_line(capsys: pytest.CaptureFixture[str], arguments
 @pytest.mark.parametrize(
     "text", ["algorithm = 3\nexperiment = 4", "experiment = []\nactions = 1", "algorithm.name = 7"]
 )
-def test_a_spec_whose_sections_are_none_is_one_line(
-    text: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
+def test_a_spec_whose_sections_are_none_is_one_line(text, capsys, tmp_path):
     (tmp_path / "spec.toml").write_text(text)
     code, _, err = run(capsys, "simulate", str(tmp_path / "spec.toml"), "--users", "1000")
     assert (code, err.count("\n")) == (2, 1)
 
 
-def test_create_sends_no_simulated_people(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_create_sends_no_simulated_people(capsys, monkeypatch, tmp_path):
     """Not even the name of a source's file."""
     source = (
         'name = "s"\nparticipants = 100\nepsilon = 1\nshares = [0.5, 0.25, 0.25]\n'
@@ -171,37 +144,10 @@ def test_create_sends_no_simulated_people(
 
 
 @pytest.mark.parametrize(("error", "expected"), [(NotFound("x"), 4), (Unavailable("x"), 3), (Conflict("x"), 2)])
-def test_exit_codes_distinguish_missing_experiments_from_unreachable_services(
-    error: PrivateerError, expected: int, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_exit_codes_distinguish_missing_experiments_from_unreachable_services(error, expected, capsys, monkeypatch):
     answer = httpx.Response(error.status, content=problem_body(error))
     monkeypatch.setattr("privateer_lab.services.rest.bounded_request", lambda *_, **__: answer)
     assert run(capsys, "answer", "x")[0] == expected
-
-
-def test_without_its_libraries_it_says_what_to_install() -> None:
-    code = "import sys; sys.modules['typer'] = None; from privateer_lab.__main__ import main; main()"
-    process = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
-    assert process.returncode == 2
-    assert process.stderr == "privateer: typer is not installed (install privateer-lab[workbench])\n"
-
-
-def test_the_version_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(capsys, "--version") == (0, f"privateer {version('privateer-lab')}\n", "")
-
-
-def test_without_a_command_the_six_first_steps_are_shown(capsys: pytest.CaptureFixture[str]) -> None:
-    code, out, err = run(capsys)
-    steps = [line.split("privateer ")[1].split()[0] for line in out.splitlines() if line.strip()[:1].isdigit()]
-    assert (code, err) == (0, "")
-    assert steps == ["spec-from", "plan", "up", "create", "load", "answer"]
-
-
-def test_a_long_command_shows_progress_at_once(capsys: pytest.CaptureFixture[str]) -> None:
-    _, out, err = run(capsys, "simulate", SPEC, "--users", "2000", "--jobs", "1")
-    assert err == "privateer: simulating 2,000 people, 1 run: a run takes a second to a minute ...\n"
-    assert "..." not in out
-    assert run(capsys, "simulate", SPEC, "--users", "2000", "--jobs", "1", "--json")[2] == ""
 
 
 def test_the_list_of_commands_is_the_commands() -> None:
@@ -212,26 +158,9 @@ def test_the_list_of_commands_is_the_commands() -> None:
         assert set(typer.main.get_group(app).commands) == {name for name, owner in listed.items() if owner == module}
 
 
-GROUPS = ("account", "change", "log", "serve", "token")
-
-
 def test_the_number_of_commands_is_bounded() -> None:
     names = [name for commands in COMMANDS.values() for name in commands]
     assert len(names) <= 25, "what a command shows or changes is a word or an option of another one"
-
-
-def test_arguments_are_written_alike_in_all_usages() -> None:
-    loaded = {name: load_command(name) for names in COMMANDS.values() for name in names}
-    loaded |= {f"{group} {name}": command for group in GROUPS for name, command in loaded[group].commands.items()}
-    arguments = {
-        f"{name} {parameter.name}": parameter.metavar or ""
-        for name, command in loaded.items()
-        for parameter in command.params
-        if parameter.param_type_name == "argument"
-    }
-    assert arguments["change pause name"] == "NAME"
-    stems = {argument: usage.partition(".")[0] for argument, usage in arguments.items()}  # of SPEC.toml
-    assert not {argument: stem for argument, stem in stems.items() if not stem.isupper()}
 
 
 @pytest.mark.parametrize("arguments", [["--help"], ["--version"]])
@@ -245,3 +174,28 @@ def test_the_list_of_commands_imports_none_of_their_libraries(arguments: list[st
     heavy = {"numpy", "scipy", "pydantic", "fastapi", "httpx", "aiohttp", "joblib", "matplotlib", "msgspec", "pyarrow"}
     assert "typer" in imported
     assert not imported & {*heavy, "privateer_server", "privateer_client", "privateer_papers"}
+
+
+LIGHT = ("list", "answer", "backup", "doctor", "log", "token", "up", "demo")
+"""Commands that ask a server, or begin others."""
+
+
+def test_commands_import_the_listed_packages_alone() -> None:
+    listed = json.loads(imports.COMMANDS_LIST.read_text())
+    assert imports.command_packages() == listed, "if it has to: python -m tests.documents imports"
+    assert {listed[name] for name in LIGHT} == {"httpx rich typer"}
+
+
+_CODE = """
+from privateer_lab.cli.output import print_rows
+print_rows("Options", [{"option": "free delivery " * 5, "effect": 0.25, "why": "words " * 10}])
+"""
+
+
+@pytest.mark.parametrize(("columns", "is_within"), [("60", True), ("", False)])
+def test_tables_follow_columns_in_a_pipe(columns: str, is_within: bool) -> None:
+    environment = {name: value for name, value in os.environ.items() if name != "COLUMNS"}
+    if columns:
+        environment["COLUMNS"] = columns
+    run = subprocess.run([sys.executable, "-c", _CODE], capture_output=True, text=True, check=True, env=environment)
+    assert (max(map(len, run.stdout.splitlines())) <= 60) == is_within

@@ -1,9 +1,9 @@
-"""The ledger of a device on the command line: its figures, and a single line for each error."""
+"""``privateer ledger`` and ``privateer token``: figures, secrets shown once, and a single line for each error."""
 
+import json
 import math
-import re
 import sqlite3
-from collections.abc import Callable
+import time
 from contextlib import closing
 from pathlib import Path
 
@@ -11,6 +11,11 @@ import pytest
 
 from privateer_client.ledger.account_protocol import Payment
 from privateer_client.ledger.ledger import Ledger
+from privateer_core.errors import ScopeMissing
+from privateer_lab.cli.command_line import main
+from privateer_lab.doctor.checkup import Checkup
+from privateer_lab.doctor.credentials import check_admin_tokens
+from privateer_server.admin_tokens import AdminTokens, Scope, create_token
 from tests.support.devices import pay
 from tests.unit.client.ledger.test_ledger_file import WRONG, set_newer_version
 from tests.unit.lab.cli.test_account import figures
@@ -18,9 +23,7 @@ from tests.unit.lab.cli.test_command_line import run
 
 
 @pytest.mark.parametrize("harm", [*WRONG, set_newer_version])
-def test_a_file_that_is_not_a_sound_ledger_is_one_line(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, harm: Callable[[Path], None]
-) -> None:
+def test_a_file_that_is_not_a_sound_ledger_is_one_line(capsys, tmp_path, harm):
     path = tmp_path / "ledger.db"
     pay(Ledger(path), Payment("a", 2, "local", 1.0, 0.0, 1.0))
     harm(path)
@@ -68,9 +71,7 @@ def test_a_ledger_that_is_not_there_is_not_made(capsys: pytest.CaptureFixture[st
     ],
 )
 @pytest.mark.parametrize("form", [[], ["--json"]])
-def test_a_ledger_that_somebody_changed_is_one_line(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, damage: str, form: list[str]
-) -> None:
+def test_a_ledger_that_somebody_changed_is_one_line(capsys, tmp_path, damage, form):
     path = tmp_path / "ledger.db"
     pay(Ledger(path), Payment("a", 1, "local", 0.5, 0.0, 0.5))
     with closing(sqlite3.connect(path)) as database:
@@ -98,10 +99,66 @@ def test_ledger_shows_servers_and_pending_reports(capsys: pytest.CaptureFixture[
     assert "at http://t:81" in out
 
 
-def test_the_ledger_is_a_table_for_people(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    """Days are dates, and booleans are yes or no."""
-    ledger = Ledger(tmp_path / "ledger.db")
-    pay(ledger, Payment("http://s/a", 1, "shuffle", 0.5, 1e-6, 4.0))
-    _, out, _ = run(capsys, "account", "ledger", "--path", str(ledger.path))
-    assert re.search(r"│ day +│ +\d{4}-\d\d-\d\d │", out)
-    assert re.search(r"│ waiting +│ +yes │", out)
+DAY = 86_400
+
+
+def run_token(*arguments: str) -> int:
+    with pytest.raises(SystemExit) as ended:
+        main(["token", "new", *arguments])
+    assert isinstance(ended.value.code, int)
+    return ended.value.code
+
+
+def test_a_printed_token_works_at_a_server(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_token("nightly", "--scope", "backup", "--scope", "read", "--days", "30", "--json") == 0
+    printed = json.loads(capsys.readouterr().out)
+    assert printed["line"].startswith(f"nightly read,backup {printed['expires']} ")
+    assert printed["token"] not in printed["line"]
+    (tmp_path / "tokens").write_text(printed["line"] + "\n")
+    tokens, now = AdminTokens(b"", tmp_path / "tokens"), time.time()
+    assert tokens.authorize(printed["token"], Scope.BACKUP, now + 29 * DAY).startswith("nightly ")
+    with pytest.raises(ScopeMissing):
+        tokens.authorize(printed["token"], Scope.DELETE, now)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["Alice", "--scope", "read"], "NAME: needs a name of lower-case letters"),
+        (["admin", "--scope", "read"], "other than admin"),
+        (["alice", "--scope", "write"], "--scope"),
+        (["alice"], "--scope"),
+        (["alice", "--scope", "read", "--days", "0"], "--days"),
+    ],
+)
+def test_bad_names_and_scopes_are_refused(arguments: list[str], says: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_token(*arguments) == 2
+    assert says in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("days", "level", "says"),
+    [(-1, "WARN", "has expired"), (13, "WARN", "expires at 20"), (15, "OK", "none expires within 14 days")],
+)
+def test_the_doctor_warns_of_tokens_that_expire_soon(days: int, level: str, says: str, tmp_path: Path) -> None:
+    path = tmp_path / "tokens"
+    path.write_text(create_token("alice", ["read"], time.time() + days * DAY)[1].to_line() + "\n")
+    checkup = Checkup("server")
+    check_admin_tokens(checkup, path)
+    (check,) = checkup.checks
+    assert (check.level.name, check.check) == (level, "tokens")
+    assert says in check.detail
+
+
+def test_the_doctor_fails_where_others_may_add_tokens_or_a_line_is_none(tmp_path: Path) -> None:
+    path = tmp_path / "tokens"
+    path.write_text(create_token("alice", ["read"], time.time() + 99 * DAY)[1].to_line() + "\n")
+    path.chmod(0o666)
+    checkup = Checkup("server")
+    check_admin_tokens(checkup, path)
+    assert [check.detail for check in checkup.checks if check.level.name == "FAIL"] == ["other users may change tokens"]
+    path.write_text("alice read\n")
+    checkup = Checkup("server")
+    check_admin_tokens(checkup, path)
+    assert [check.level.name for check in checkup.checks] == ["FAIL"]
+    assert checkup.checks[0].detail.startswith("tokens: line 1 must be NAME SCOPES EXPIRES DIGEST")

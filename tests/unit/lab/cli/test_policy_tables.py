@@ -1,4 +1,4 @@
-"""``privateer answer --as``: policies without a map are tables, and results have confidence intervals."""
+"""``privateer answer --as``: policies are maps or tables, and results have confidence intervals."""
 
 from typing import Any
 
@@ -6,17 +6,16 @@ import msgspec
 import pytest
 
 from privateer_core.answer import Answer
-from privateer_core.answer.estimates import Estimate
 from privateer_core.answer.facts import Among, Between, Condition
-from privateer_core.answer.parts import DriftTest, FeatureSelection
+from privateer_core.answer.policy_view import ArmsOfBin, BinShares
 from privateer_lab.cli.command_line import main
+from privateer_lab.render.terminal import draw_map
 from privateer_lab.render.words import format_arm_shares, whole_percent
 from privateer_server.rounds.loop import Schedule
 from tests.support.phased import phased_spec
-from tests.support.published_answers import PEOPLE, SENTENCE, document
+from tests.support.published_answers import document
 from tests.support.specs import make_spec
 
-ANSWER = Answer("ended", 100, 2, 0.999992, "3", estimates=(Estimate("3", 0.5, 0.25, 0.75),))
 NOTHING = Answer("learning", 0, 0, 0.95)
 
 
@@ -52,74 +51,9 @@ def test_a_policy_without_bins_is_tables(capsys: pytest.CaptureFixture[str], mon
         assert [action, str(plays)] in rows
 
 
-PAGES = {"privacy": {"certificate": {"claims": []}}}
-
-
-def show(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], answer: Answer, view: str) -> str:
-    pages, people = PAGES | {"answer": document(answer)}, msgspec.to_builtins(PEOPLE)
-    return run_view(
-        monkeypatch, capsys, view, lambda page: pages.get(page, {"name": "test", "status": "open", "people": people})
-    )
-
-
-@pytest.mark.parametrize("has", [True, False])
-def test_effects_prints_the_findings_if_there_are_any(
-    has: bool, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    text = show(monkeypatch, capsys, ANSWER if has else NOTHING, "details")
-    rows = cells(text)
-    assert ("intervals of 99.9992% confidence" in text) is has
-    assert (["3", "0.5", "0.25", "0.75"] in rows) is has
-    assert SENTENCE in text
-
-
-def test_show_says_the_headline_and_no_table_of_it(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    text = show(monkeypatch, capsys, ANSWER, "progress")
-    assert SENTENCE in text
-    assert not any(row[0] in ("answer", "conclusion") for row in cells(text))
-
-
-@pytest.mark.parametrize(
-    ("drift", "says"),
-    [
-        (None, None),
-        (DriftTest(detected=False, evidence=4.5, false_alarm_rate=0.001), "do not contradict"),
-        (DriftTest(detected=True, evidence=4.5, false_alarm_rate=0.001, since=6400), "after the first 6,400"),
-    ],
-)
-def test_effects_say_whether_rounds_contradict_each_other(
-    drift: DriftTest | None,
-    says: str | None,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    answer = msgspec.structs.replace(ANSWER, parts=() if drift is None else (drift,))
-    output = " ".join(show(monkeypatch, capsys, answer, "details").split())
-    assert ("contradict" in output) is (says is not None)
-    assert says is None or says in output
-    assert ("warning" in output) is bool(drift and drift.detected)
-
-
-@pytest.mark.parametrize("selection", [None, FeatureSelection(100, 8, ("b3", "b6"), {"b3": 1.0, "b6": 2.0})])
-def test_effects_say_which_features_were_kept(
-    selection: FeatureSelection | None, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    answer = msgspec.structs.replace(ANSWER, parts=() if selection is None else (selection,))
-    output = " ".join(show(monkeypatch, capsys, answer, "details").split())
-    assert ("kept of 8: b3, b6" in output) is (selection is not None)
-
-
 def test_a_share_is_rounded_neither_to_zero_nor_to_one() -> None:
     percents = [whole_percent(share) for share in (0.0, 0.001, 0.5, 0.9999, 1.0)]
-    assert percents == [
-        "0%",
-        "below 1%",
-        "50%",
-        "above 99%",
-        "100%",
-    ]
+    assert percents == ["0%", "below 1%", "50%", "above 99%", "100%"]
     assert format_arm_shares({"a": 0.9999, "b": 0.0001, "c": 0.0}) == "a above 99%, b below 1%"
 
 
@@ -141,3 +75,32 @@ def test_bins_of_levels_are_a_table(capsys: pytest.CaptureFixture[str], monkeypa
     conditions = ["all", "country: DE, other; hours from 0 to 40", "hours: missing", "hours from 40 to 80, or missing"]
     assert [row[0] for row in rows[-4:]] == conditions
     assert rows[-1][1] == "arm-0 33%, arm-1 33%, arm-2 33%"
+
+
+def shows(*bins: tuple[tuple[float, ...], tuple[float, ...], dict[str, float]]) -> BinShares:
+    return BinShares(("x", "y")[: len(bins[0][0])], tuple(ArmsOfBin(low, high, (), arms) for low, high, arms in bins))
+
+
+BINS = shows(
+    ((0.0, 0.0), (0.5, 1.0), {"a": 1.0}),
+    ((0.5, 0.0), (1.0, 0.5), {"a": 0.3, "b": 0.7}),
+    ((0.5, 0.5), (1.0, 1.0), {"b": 1.0}),
+)
+
+
+def test_a_map_of_two_features_has_their_bins() -> None:
+    lines = draw_map(BINS, ["a", "b"], width=4, height=2).plain.splitlines()
+    assert lines[:2] == ["AABB", "AAbb"]
+    assert lines[2].startswith("A = a, B = b")
+
+
+def test_a_map_of_one_feature_has_its_bins() -> None:
+    bins = shows(((0.0,), (0.5,), {"a": 1.0}), ((0.5,), (1.0,), {"b": 1.0}))
+    assert draw_map(bins, ["a", "b"], width=4).plain.splitlines()[0] == "AABB"
+
+
+def test_no_arm_leads_in_a_bin_without_estimates() -> None:
+    bins = shows(((0.0,), (0.5,), {"a": 0.5, "b": 0.5}), ((0.5,), (1.0,), {"a": 0.0, "b": 1.0}))
+    line, legend = draw_map(bins, ["a", "b"], width=4).plain.splitlines()
+    assert line == "..BB"
+    assert legend == "A = a, B = b; .: several have the same share, and none is ahead"

@@ -1,14 +1,11 @@
 """Reports of every algorithm, of a hostile server's answers, and of missing experiments."""
 
 import base64
-import json
 import re
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
-import httpx
 import msgspec
 import numpy as np
 import pytest
@@ -17,7 +14,7 @@ from privateer_core.algorithms import ALGORITHMS, algorithm
 from privateer_core.answer import Answer
 from privateer_core.answer.conclusion import Headline, Rule, Rules
 from privateer_core.answer.estimates import Effect, Estimate
-from privateer_core.answer.facts import Among, Between, Fact, Kind, Table
+from privateer_core.answer.facts import Fact, Kind, Table
 from privateer_core.answer.parts import (
     BinMeans,
     DriftTest,
@@ -28,7 +25,6 @@ from privateer_core.answer.parts import (
     Recommendation,
     Recommendations,
 )
-from privateer_core.answer.people import People
 from privateer_core.answer.policy_view import ArmsOfBin, ArmsOfGroup, BinShares, GroupShares, PolicyView
 from privateer_core.answer.share_source import ShareSource
 from privateer_core.codec import encode
@@ -48,7 +44,6 @@ from tests.support.pages import Page, check
 from tests.support.published_answers import PEOPLE, SENTENCE, published
 from tests.support.specs import make_spec
 
-ROOT = Path(__file__).parents[4]
 HOSTILE = '"><script>alert(1)</script><img src=x onerror=alert(2)>{{ 7*7 }}'
 STANDING = ExperimentStanding("open", 3, 2500, PEOPLE, {})
 NOTHING = Answer("learning", 2000, 2, 0.95)
@@ -78,11 +73,6 @@ def report_of(spec: Spec, **changes: Any) -> ReportFindings:
 def shows(*bins: ArmsOfBin, columns: tuple[str, ...] = ("x1",)) -> PolicyView:
     """A policy of bins."""
     return PolicyView("partition", 3, BinShares(columns, bins))
-
-
-def strip(low: float, high: float, **arms: float) -> ArmsOfBin:
-    """Return a bin of a single column."""
-    return ArmsOfBin((low,), (high,), (Between("x1", low, high),), arms)
 
 
 @pytest.mark.parametrize("name", ALGORITHMS)
@@ -120,33 +110,6 @@ def test_tables_write_bins_as_people_do_from_left_to_right() -> None:
     starts = [float(start) for start in re.findall(r"x1 from ([\d.]+) to", text[text.index("The policy as tables") :])]
     assert len(starts) == len(findings.policy.shows.bins) > 1
     assert starts == sorted(starts)
-
-
-def test_estimates_about_larger_bins_say_that_the_map_has_more() -> None:
-    mean = (Estimate.within("a", -0.0001, 0.0002, (0.0, 1.0)),)
-    halves = tuple(MeansOfBin((low,), (low + 0.5,), (Between("x1", low, low + 0.5),), mean) for low in (0.5, 0.0))
-    answer = msgspec.structs.replace(NOTHING, people=10, parts=(BinMeans(("x1",), halves, 0.95),))
-    policy = shows(*(strip(i / 4, (i + 1) / 4, a=1.0) for i in range(4)))
-    findings = report_of(make_spec(dimension=1))._replace(policy=policy, published=published(answer))
-    text = check(render_html(findings, "")).text
-    assert "Reports are about 2 bins; the policy divides them further, into 4" in text
-    assert "x1 from 0 to 0.5 0.000 (0.000 to 0.000, at the bound) x1 from 0.5 to 1 0.000" in " ".join(text.split())
-    assert "estimates by bin" in text
-    assert "estimates by bin" not in check(render_html(findings._replace(rounds=0), "")).text
-    wide = shows(*(strip(i / 90, (i + 1) / 90, a=1.0) for i in range(90)))
-    text = check(render_html(report_of(make_spec())._replace(policy=wide, published=published(NOTHING)), "")).text
-    assert "These are the first 60 rows; the raw data have 30 more." in text
-
-
-def test_estimates_name_people_by_the_values_that_they_have() -> None:
-    mean = (Estimate("a", 0.5, 0.3, 0.7),)
-    bins = (
-        MeansOfBin((0.5, 0.5), (1.0, 1.0), (Among("x", (), missing=True),), mean),
-        MeansOfBin((0.0, 0.0), (0.5, 0.5), (Between("x", 10.0, 20.0),), mean),
-    )
-    (titled,) = part_tables(BinMeans(("x", "x is missing"), bins, 0.95))
-    assert [row["people"] for row in titled.rows] == ["x from 10 to 20", "x: missing"]
-    assert titled.rows[0]["a"] == "0.500 (0.300 to 0.700)"
 
 
 def test_a_map_has_nobody_where_there_is_no_bin() -> None:
@@ -241,27 +204,12 @@ def test_the_summary_follows_from_the_answer(answer: Answer, says: str) -> None:
     assert says in summary_paragraph(report_of(make_spec(), answer=answer))
 
 
-def test_a_fact_that_is_not_known_has_no_row() -> None:
-    part = Figures("what it rests on", (Fact("ended by", None), Fact("people", 20)))
-    assert part_tables(part) == [("what it rests on", [{"fact": "people", "value": 20}])]
-
-
 def test_estimates_are_a_table_unless_they_are_effects() -> None:
     rows = ("a", 0.512, 0.4, 0.6), ("b", 0.2, 0.1, 0.3)
     page = check(render_html(report_of(make_spec(), answer=answer_of(*rows)), "http://127.0.0.1:8000"))
     assert "confidence name value low high a 0.512 0.4 0.6 b 0.2 0.1 0.3" in " ".join(page.text.split())
     mixed = msgspec.structs.replace(answer_of(*rows), effects=(BETTER,))
     assert "0.512" not in check(render_html(report_of(make_spec(), answer=mixed), "http://127.0.0.1:8000")).text
-
-
-def test_a_report_without_results_says_so() -> None:
-    findings = report_of(make_spec(), rounds=0, answer=NOTHING)
-    assert "No round is complete yet, so nothing has been learned" in summary_paragraph(findings)
-    ended = summary_paragraph(
-        findings._replace(standing=ExperimentStanding("stopped", 2, 0, People(20_000, not_asked=20_000), {}))
-    )
-    assert "no report supports what the policy gives" in ended
-    assert "yet" not in ended
 
 
 def test_warnings_are_listed_first() -> None:
@@ -310,20 +258,6 @@ def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str]:
     return code, err if code else out
 
 
-def test_a_running_experiment_has_a_report(at: Services, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    out = tmp_path / "demo.html"
-    assert run(capsys, "answer", "demo", "--as", "report", "--url", at.server, "--out", str(out))[0] == 0
-    page = check(out.read_text())
-    assert "Each person is promised epsilon 1, delta 1e-6, against the server." in page.text
-    assert f"privateer answer demo --url {at.server} --as progress --json" in page.text
-    pack = tmp_path / "pack"
-    assert run(capsys, "review", "demo", "--url", at.server, "--out", str(pack), "--no-audit")[0] == 0
-    review = json.loads((pack / "review.json").read_text())
-    assert review["standing"]["people"]["planned"] == 4000
-    risks = httpx.get(f"{at.server}/experiments/demo/risk").json()["risks"]
-    assert [claim["advantage"] for claim in review["claims"]] == [risk["advantage"] for risk in risks]
-
-
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
@@ -339,27 +273,10 @@ def test_a_running_experiment_has_a_report(at: Services, tmp_path: Path, capsys:
         (("answer", "demo", "--as", "report", "--url", "nowhere"), "--url: not a URL"),
     ],
 )
-def test_bad_input_is_one_sentence(
-    at: Services,
-    arguments: tuple[str, ...],
-    says: str,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_bad_input_is_one_sentence(at, arguments, says, tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PRIVATEER_URL", at.server)
     code, out = run(capsys, *arguments)
     expected = 4 if "no such" in says else 3 if "no answer" in says else 2
     assert (code, out.startswith("privateer: "), out.count("\n")) == (expected, True, 1), out
     assert says in out
-
-
-def test_the_demo_ends_with_a_page_and_a_picture(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    code, out = run(capsys, "demo", "--users", "4000", "--no-keep", "--out", str(tmp_path / "o" / "demo.html"))
-    assert code == 0
-    assert "4,000 people, " in out
-    assert "A = left" in out
-    page = check((tmp_path / "o" / "demo.html").read_text())
-    assert "finished" in page.text
-    assert len(page.images) == 1

@@ -87,9 +87,7 @@ async def test_a_server_that_shares_its_data_is_looked_at_and_not_changed(shared
         ("UPDATE privateer_schema SET kind = 'x'", True, "FAIL", "journal", "the database is the x's"),
     ],
 )
-async def test_a_disagreement_of_databases_is_a_problem(
-    harm: str, on_journal: bool, level: str, check: str, says: str, shared: Shared
-) -> None:
+async def test_a_disagreement_of_databases_is_a_problem(harm, on_journal, level, check, says, shared):
     async with shared.serve_replicas(1) as (api,):
         await api.create(SMALL)
     shared.cluster.execute(harm, shared.journal if on_journal else shared.database)
@@ -143,9 +141,7 @@ async def test_doctor_finds_unknown_and_damaged_rounds_of_replicas(postgres: Clu
     assert details[1] == "the secret of a round is damaged"
 
 
-def test_the_command_says_what_postgresql_has(
-    shared: Shared, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_command_says_what_postgresql_has(shared, capsys, monkeypatch):
     settings = dict(zip(SETTINGS, (shared.database, shared.cluster.url("nowhere")), strict=True))
     settings |= {"PRIVATEER_STORE_KEY_FILE": str(shared.key_file), "PRIVATEER_PUBLICATION_KEY": str(shared.identity)}
     for name, value in settings.items():

@@ -4,8 +4,6 @@ import csv
 import json
 import re
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import numpy as np
 import pytest
@@ -14,7 +12,6 @@ import privateer_lab as lab
 from privateer_core.policies.policy import Arms
 from privateer_lab.cli.input_files import load_spec
 from privateer_lab.drafting.spec_draft import draft
-from privateer_lab.drafting.written_draft import Draft
 from privateer_lab.environments import environment_for
 from privateer_lab.planning.expectation.choices import list_choices
 from privateer_lab.planning.expectation.expected import summarize_runs, write_sentences
@@ -98,20 +95,6 @@ def test_numeric_rewards_are_drawn_among_observed_rewards(tmp_path):
         assert (rewards == 0).mean() == pytest.approx((inside == 0).mean(), abs=0.08)
 
 
-def test_shares_of_options_that_differ_have_two_possible_reasons():
-    rng = np.random.default_rng(0)
-    x = rng.random(3_000)
-    log = {"x": x, "arm": (rng.random(3_000) < x).astype(int), "won": (rng.random(3_000) < 0.3).astype(int)}
-    (note,) = [note for note in draft(log, arm="arm", reward="won").people.notes if "at random" in note]
-    assert note.startswith("Warning: x: ")
-    assert "by more than chance does in one randomized log of 1,000" in note
-    assert "measured after the choice" in note
-    assert "leave it out with --ignore" in note
-    assert "options were not given at random" in note
-    log["arm"] = rng.integers(0, 2, 3_000)
-    assert not any("at random" in note for note in draft(log, arm="arm", reward="won").people.notes)
-
-
 def test_no_best_option_is_named_where_a_feature_takes_the_effect(tmp_path):
     """Planted: clicks came after the screen, which works by them alone, so that the model finds no effect of it."""
     rng = np.random.default_rng(0)
@@ -139,21 +122,6 @@ def test_effects_of_features_are_kept_for_options_assigned_at_random():
         mean = 0.2 + 0.3 * x + effect * ((arm == 0) & (job == "u"))
         log = {"x": x, "job": job, "arm": arm, "won": (rng.random(1_000) < mean).astype(int)}
         assert not draft(log, arm="arm", reward="won").people.contradictions
-
-
-def test_all_sentences_name_the_same_best_option():
-    """Planted: a strong effect that differs between people, whose sign does not, and options that are all equal."""
-    rng = np.random.default_rng(2)
-    arm, job = rng.integers(0, 2, 3_000), rng.choice(["u", "v"], 3_000)
-    won = rng.random(3_000) < 0.2 + np.where(job == "u", 0.5, 0.15) * arm
-    log = {"job": job, "arm": arm, "won": won.astype(int)}
-    notes = " ".join(draft(log, arm="arm", reward="won").people.notes)
-    assert "what options do differs between people, and one is best for all" in notes
-    assert "the best option differs" not in notes
-    assert "these rows do not show that another is best for some" in notes
-    alike = {"x": rng.random(400), "arm": [0, 1] * 200, "won": [0, 0, 1, 1] * 100}
-    tied = draft(alike, arm="arm", reward="won")
-    assert "Expected of every option: 50.00 %. All are equal, as far as these rows tell." in tied.people.notes
 
 
 def test_columns_that_decide_the_option_and_its_probability_are_no_features():
@@ -264,25 +232,6 @@ def test_a_wide_table_keeps_the_features_that_interact_with_options():
     assert any("were taken first" in note for note in spec_draft.notes)
 
 
-def test_a_sample_of_rows_is_not_called_every_row():
-    """Planted: visits 1, 2 and 3 of each person, of which a draft of people keeps the first."""
-    rng = np.random.default_rng(0)
-    log = {
-        "age": rng.integers(18, 80, 900),
-        "visit": [1, 2, 3] * 300,
-        "site": ["north"] * 900,
-        "who": np.repeat(np.arange(300), 3),
-        "arm": np.repeat(rng.integers(0, 2, 300), 3),
-        "won": rng.integers(0, 2, 900),
-    }
-    notes = draft(log, arm="arm", reward="won", person="who").notes
-    assert "visit is left out: the first row of each person has the same value." in notes
-    plain = draft(log, arm="arm", reward="won", ignore=["who"]).notes
-    assert "site is left out: every row has the same value." in plain
-    gaps = draft(log | {"site": ["north", None, None] * 300}, arm="arm", reward="won", ignore=["who"]).notes
-    assert "site is left out: every row that has a value has the same value." in gaps
-
-
 @pytest.mark.parametrize(("binary", "name"), [(True, "not churned"), (False, "negative churned")])
 def test_people_keep_the_name_of_their_reward(binary, name, tmp_path):
     """Also where less of it is better, so that the reward of the spec is another one."""
@@ -299,31 +248,11 @@ def test_people_keep_the_name_of_their_reward(binary, name, tmp_path):
         assert f"({reward_name})" in write_sentences(summary)[0]
 
 
-def test_a_segment_without_other_levels_has_a_note():
-    rng = np.random.default_rng(0)
-    log = {"sex": rng.choice(["m", "f"], 2_000), "arm": rng.integers(0, 2, 2_000), "won": rng.integers(0, 2, 2_000)}
-    spec_draft = draft(log, arm="arm", reward="won", segments=["sex"])
-    spec: Any = spec_draft.spec
-    [note] = [note for note in spec_draft.notes if note.startswith("sex: no row has another level")]
-    assert note.endswith(f"{spec.segment_names[-1]}.")
-
-
 def test_segments_make_the_spec_of_a_test():
     spec_draft = draft(people(2_000).columns, arm="screen", reward="bought", segments=["platform", "days"])
     segments = spec_draft.spec.model_dump()["segments"]
     assert (segments["features"], len(segments["cuts"]["days"])) == (("platform", "days"), 3)
     assert any(message.startswith("days: the cuts") for message in spec_draft.confirm)
-
-
-@pytest.mark.nightly
-def test_the_onboarding_question_has_the_gain_that_the_page_states():
-    """Choosing by context is truly worth .0101: three logs give .0056 to .0088, and those without differences 0."""
-    for seed in range(3):
-        for alike in (False, True):
-            columns = people(50_000, seed, alike=alike).columns
-            means = draft(columns, arm="screen", reward="bought", ignore=["user"]).people.means
-            gain = means.max(axis=1).mean() - means.mean(axis=0).max()
-            assert abs(gain) < 1e-9 if alike else 0.0045 < gain < 0.0101
 
 
 @pytest.mark.parametrize("is_crossed", [True, False])
@@ -340,26 +269,3 @@ def test_what_choosing_gained_on_unseen_rows_is_said_if_it_gained(is_crossed):
     assert gain == pytest.approx(0.06 * is_crossed, abs=4 * standard_error)  # missed by a false alarm of .01 %
     assert people.has_held_out_gain == is_crossed
     assert any("On rows that the model had not seen" in note for note in people.fit_notes) == is_crossed
-
-
-def test_a_warning_says_which_part_of_the_rewards_is_clipped():
-    """One order of a hundred is of 1,000 and has 84 % of the revenue."""
-    rng = np.random.default_rng(3)
-    revenue = np.where(np.arange(6_000) % 200 == 0, 1000.0, np.where(rng.random(6_000) < 0.1, 10.0, 0.0))
-    columns = {"x": rng.random(6_000), "arm": rng.choice(["a", "b"], 6_000), "revenue": revenue}
-    as_lists = {name: values.tolist() for name, values in columns.items()}
-    share = 990 * 30 / float(revenue.sum())
-    (warning,) = (note for note in lab.spec_from(as_lists, arm="arm", reward="revenue").notes if "clipped" in note)
-    assert warning.startswith("Warning:")
-    assert f"30 of 6,000 rows are clipped to these bounds, {share:.1%} of all revenue" in warning
-    wide = lab.spec_from(as_lists, arm="arm", reward="revenue", bounds={"revenue": (0, 1000)})
-    assert not any(note.startswith("Warning:") and "clipped" in note for note in wide.notes)
-
-
-def test_the_next_step_keeps_the_names_of_options():
-    """Planted: a capitalized clause, which wrote freeShip as Freeship."""
-    choice = SimpleNamespace(shortfall="freeShip for everybody earns more than this draft")
-    people = SimpleNamespace(suspects=[], has_held_out_gain=True)
-    next_step = Draft.next_step(SimpleNamespace(people=people, choice=choice), Path("spec.toml"))
-    assert "freeShip for everybody" in next_step
-    assert "do not give one option to everybody" in next_step

@@ -10,7 +10,6 @@ import pytest
 from privateer_core.errors import SpecError
 from privateer_core.spec.categories import Boolean, Categorical
 from privateer_core.spec.features import Numeric, Ranked
-from privateer_lab.drafting.feature_drafts import fold_notes
 from privateer_lab.drafting.spec_draft import draft
 from privateer_lab.environments import environment_for
 from tests.unit.lab.cli.test_command_line import run
@@ -229,12 +228,6 @@ def test_malformed_bounds_are_refused(bounds, capsys):
     assert "--bounds: cannot read it" in error
 
 
-def test_a_missing_file_is_refused(tmp_path, capsys):
-    code, _, error = run_spec_from(capsys, tmp_path / "none.csv")
-    assert code == 2
-    assert "cannot read" in error
-
-
 def outcomes() -> dict[str, list[object]]:
     """Return a log with scores from 0 to 1, amounts spent, and purchases."""
     rng = np.random.default_rng(1)
@@ -269,16 +262,6 @@ def test_scores_within_0_and_1_are_numeric_and_yes_or_no_is_not():
     assert score.standard_deviation == pytest.approx(0.1, rel=0.06)
     bought = draft(outcomes(), arms=["a", "b"], reward="bought", ignore=["spent", "score"]).spec.reward
     assert (bought.kind, bought.low, bought.high) == ("binary", 0.0, 1.0)
-
-
-def test_the_command_drafts_the_rewards_of_a_log(tmp_path, capsys):
-    table = outcomes() | {"shown": ["old", "new"] * 1_000}
-    log = tmp_path / "log.csv"
-    rows = [",".join(map(str, row)) for row in zip(*table.values(), strict=True)]
-    log.write_text("\n".join([",".join(table), *rows]))
-    document = json.loads(run_spec_from(capsys, log, "--reward", "score", "--arm", "shown", "--json")[1])
-    assert 'kind = "numeric"' in document["spec"]
-    assert 'arms = ["new", "old"]' in document["spec"]
 
 
 def test_a_level_of_few_rows_has_to_be_confirmed() -> None:
@@ -350,12 +333,6 @@ def test_a_file_that_no_spec_names_is_the_table(tmp_path, capsys):
     assert run_spec_from(capsys, tmp_path / "empty.csv")[2].startswith("privateer: table: ")
 
 
-def test_an_invalid_name_is_refused_with_the_rule(capsys):
-    code, _, error = run_spec_from(capsys, GARDEN, "--name", "My Garden")
-    assert code == 2
-    assert "experiment.name: must have 1 to 63 lower-case letters, digits and dashes" in error
-
-
 def test_a_small_log_may_have_a_shuffler_and_its_first_round_is_the_smallest_batch():
     """Planted: a thirtieth of the people, which is below any batch, as where devices keep the promise alone."""
     rng = np.random.default_rng(0)
@@ -377,8 +354,3 @@ def test_a_draft_with_a_shuffler_says_in_which_crowd_a_report_hides(epsilon, min
     (note,) = [note for note in notes if "hides" in note]
     assert f"at least {min_batch} " in note
     assert f"2,000 people fill {n_batches} batches" in note
-
-
-def test_columns_that_are_left_out_for_one_reason_share_a_line():
-    notes = ["a is left out: why.", "b is a code.", "c is left out: why.", "d is left out: other."]
-    assert fold_notes(notes) == ["a, c are left out: why.", "b is a code.", "d is left out: other."]

@@ -1,13 +1,17 @@
-"""People with features of every kind: distributions, effects on rewards, and refused sections."""
+"""People with features of every kind and numeric rewards: distributions, effects, and refused sections."""
+
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+from privateer_core.algorithms import parse_spec, read_spec
 from privateer_core.errors import SpecError
 from privateer_core.policies.policy import Arms
 from privateer_core.spec.context import encode_features
 from privateer_lab.environments import environment_for
-from tests.support.specs import make_spec
+from privateer_lab.simulation.simulate import simulate_without_path
+from tests.support.specs import make_spec, tables
 
 FEATURES = {
     "country": {"levels": ["NL", "DE", "FR"]},
@@ -139,3 +143,38 @@ def test_numbers_have_the_noise_of_the_section():
 def test_people_that_are_not_possible_are_refused(keys, message):
     with pytest.raises(SpecError, match=message):
         people(10, **keys)
+
+
+ADJUSTED = Path(__file__).parents[4] / "examples" / "adjusted.toml"
+
+
+def test_a_simulation_finds_narrower_intervals() -> None:
+    widths = []
+    for slope in (0.0, 0.8):
+        text = ADJUSTED.read_text().replace("slope = 0.8", f"slope = {slope}").replace("40000", "8000")
+        spec = read_spec(text.replace('model = "central"\nepsilon = 1.0', 'model = "none"'))
+        widths.append(simulate_without_path(spec, 1).facts["half_width"])
+    assert widths[1] / widths[0] == pytest.approx(np.sqrt(1 - 0.7**2), rel=0.15)
+
+
+@pytest.mark.parametrize(
+    ("changes", "field"),
+    [
+        ({"effects": {"a": 1.0}}, "population.effects"),
+        ({"before": {}}, "reward.covariates.minutes"),
+        ({"before": {"minutes": {"mean": 0.0, "deviation": 0.0, "correlation": 0.5}}}, "deviation"),
+        ({"before": {n: {"mean": 0.0, "deviation": 1.0, "correlation": 0.8} for n in ("minutes", "b")}}, "before"),
+    ],
+)
+def test_populations_that_are_refused(changes: dict[str, object], field: str) -> None:
+    minutes = {"minutes": {"mean": 0.0, "deviation": 1.0, "correlation": 0.5}}
+    population = {"name": "numbers", "mean": 0.5, "deviation": 0.1, "before": minutes} | changes
+    sections = {
+        "algorithm.name": "trial",
+        "reward.covariates": {"minutes": {"mean": 0, "slope": 1}},
+        "population": population,
+    }
+    spec = parse_spec(tables(sections))
+    with pytest.raises(SpecError) as error:
+        environment_for(spec, 0)
+    assert field in str(error.value.field)

@@ -1,15 +1,21 @@
-"""People from the rows of a file with expected rewards: how they are sampled, and refused files."""
+"""People from the rows of a file, as CSV or Parquet, and principal components of its columns."""
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
+from pyarrow import csv, parquet
 
+import privateer_lab as lab
 from privateer_core.algorithms import parse_spec
 from privateer_core.errors import SpecError
 from privateer_core.policies.policy import Arms
 from privateer_lab.environments import environment_for
+from privateer_lab.environments.files import Components, ProjectionSection
 from privateer_lab.environments.rows import ObservedRewards
+from privateer_lab.tables.data_table import DataTable
 from tests.support.specs import make_spec, tables
 
 FEATURES = {"age": {"low": 18, "high": 78}, "plan": {"levels": ["free", "pro"], "missing": True}}
@@ -116,3 +122,89 @@ def test_a_file_that_changes_is_read_again(tmp_path):
 def test_tables_that_make_no_people_are_refused(tmp_path, changes, keys, message):
     with pytest.raises(SpecError, match=message):
         people(tmp_path, changes, **keys)
+
+
+GARDEN = Path("examples/garden.csv")
+
+
+def garden(path: Path, changes: dict[str, Any] | None = None) -> Any:
+    return lab.spec("examples/garden-shuffle.toml", {"population.path": str(path), **(changes or {})})
+
+
+def parquet_people(path: Path) -> Any:
+    return environment_for(garden(path), 0).contexts(0, 600, np.random.default_rng(0))
+
+
+def test_the_same_people_come_from_both(tmp_path: Path) -> None:
+    file = tmp_path / "garden.parquet"
+    parquet.write_table(csv.read_csv(GARDEN), file)
+    assert (parquet_people(file) == parquet_people(GARDEN)).all()
+    assert lab.spec_from(file, label="grew").spec.features == lab.spec_from(GARDEN, label="grew").spec.features
+
+
+def test_a_parquet_file_that_cannot_be_used_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "garden.parquet"
+    table = csv.read_csv(GARDEN)
+    sun = table["sun"].to_pylist()
+    parquet.write_table(table.set_column(0, "sun", pa.array([None, *sun[1:]])), file)
+    with pytest.raises(SpecError, match=r"row 1, column 'sun' of .* has no value"):
+        parquet_people(file)
+    parquet.write_table(table.set_column(0, "sun", pa.array([[1]] * len(table))), file)
+    with pytest.raises(SpecError, match="no numbers or texts"):
+        parquet_people(file)
+    with pytest.raises(SpecError, match="has other columns than are expected"):
+        DataTable(str(file), header=["sun", "moon"])
+    file.write_bytes(b"no Parquet")
+    with pytest.raises(SpecError, match=r"cannot read .*give the path of a CSV or Parquet file"):
+        parquet_people(file)
+
+
+def fill_projection(rows: int, dimension: int):
+    """Return a projection of two numbers and a category, and its columns as a table."""
+    rng = np.random.default_rng(0)
+    x, y, kind = rng.normal(50, 9, rows), rng.exponential(3.0, rows), rng.choice(["a", "b", "c"], rows)
+    source = Components(
+        ProjectionSection(numbers=("x", "y"), categories=("kind",)), make_spec(dimension=dimension), ("y", "kind", "x")
+    )
+    for column, values in zip(source.columns, (x, y, kind), strict=True):
+        column.add(pa.array([str(value) for value in values]))
+    table = np.column_stack([(x - x.mean()) / x.std(), (y - y.mean()) / y.std(), *(kind == k for k in "abc")])
+    return source, table
+
+
+def test_components_are_those_of_the_whole_table():
+    """40,000 rows, more than a block; against a singular value decomposition."""
+    source, table = fill_projection(40_000, 3)
+    contexts = source.contexts()
+    centred = table - table.mean(axis=0)
+    scores = centred @ np.linalg.svd(centred, full_matrices=False)[2][:3].T
+    for component, expected in zip(contexts.T, scores.T, strict=True):
+        assert abs(np.corrcoef(component, expected)[0, 1]) == pytest.approx(1.0, abs=1e-9)
+    inside = ((contexts >= 0) & (contexts <= 1)).mean(axis=0)
+    assert inside == pytest.approx(np.full(3, 0.99), abs=1e-3)
+
+
+def test_more_features_than_components_are_refused():
+    """Three categories have two independent indicators, so four components in all."""
+    assert fill_projection(1000, 4)[0].contexts().shape == (1000, 4)
+    with pytest.raises(SpecError, match="fewer components than features"):
+        fill_projection(1000, 5)[0].contexts()
+
+
+@pytest.mark.parametrize(
+    ("project", "says"),
+    [
+        ({"numbers": ["age", "wage"]}, r"population\.project: no column of the file is named 'wage'"),
+        ({"numbers": ["age", "same"]}, r"population\.project: column 'same' is constant"),
+        ({"numbers": ["age"], "categories": ["alike"]}, r"population\.project: column 'alike' is constant"),
+        ({"numbers": ["age", "job"]}, r"row 2, column 'job' .*categories of population\.project"),
+        ({}, r"population\.project: name columns"),
+        ({"numbers": ["age"], "categories": ["age"]}, r"population\.project: a column is named twice"),
+    ],
+)
+def test_columns_that_cannot_be_projected_are_refused(tmp_path, project, says):
+    path = tmp_path / "people.csv"
+    path.write_text("age,same,alike,job,kind\n30,1,x,cook,a\n40,1,x,nurse,b\n50,1,x,cook,b\n")
+    population = {"name": "csv", "path": str(path), "label": "kind", "ignore": ["*"], "project": project}
+    with pytest.raises(SpecError, match=says):
+        environment_for(make_spec({"experiment.arms": ["a", "b"], "population": population}), 0)

@@ -96,9 +96,7 @@ async def test_a_shuffler_that_starts_is_waited_for_and_asked_once() -> None:
     assert answers == []
 
 
-async def test_an_endpoint_that_does_not_decide_is_named_once(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+async def test_an_endpoint_that_does_not_decide_is_named_once(monkeypatch, capsys):
     messages = ""
 
     def serve_facts() -> bool:
@@ -113,20 +111,7 @@ async def test_an_endpoint_that_does_not_decide_is_named_once(
     assert (messages.startswith("waiting for the shuffler: "), messages.count("\n")) == (True, 1)
 
 
-async def test_a_wait_is_explained_in_the_endpoints_own_words(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(endpoints, "STARTUP_SECONDS", 0.0)
-    waiting = endpoints.UploadWait("shuffler")
-    waiting.note_response(503, problem_body(Unavailable("the disk is full", remedy="give it\nroom")))
-    with waiting.warn_if_slow():
-        await asyncio.sleep(0.05)
-    assert capsys.readouterr().err == "waiting for the shuffler: the disk is full (give it?room)\n"
-
-
-async def test_a_service_that_died_after_it_accepted_reports_gives_no_answer(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+async def test_a_service_that_died_after_it_accepted_reports_gives_no_answer(monkeypatch, capsys):
     async with answering(lambda: (200, FACTS)) as url:
         wire_of = Wire.open("test", url, url, 1)
         wire = await wire_of.__aenter__()
@@ -136,19 +121,6 @@ async def test_a_service_that_died_after_it_accepted_reports_gives_no_answer(
     assert await send(wire) == (0, {"pending": 1})
     await wire_of.__aexit__(None, None, None)
     assert capsys.readouterr().err == "waiting for the shuffler: no answer (is the shuffler running?)\n"
-
-
-@pytest.mark.parametrize(
-    ("status", "body", "says"),
-    [
-        (202, b'{"accepted": 6, "refused": {"unavailable": 4}}', "it did not take all reports yet (unavailable)"),
-        (202, b"<html>", "its answer, HTTP 202, decides nothing (is something else at its address?)"),
-    ],
-)
-def test_an_answer_without_a_decision_is_put_in_words(status: int, body: bytes, says: str) -> None:
-    waiting = endpoints.UploadWait("shuffler")
-    waiting.note_response(status, body)
-    assert waiting.reason == says
 
 
 @pytest.mark.parametrize(

@@ -42,9 +42,7 @@ def run_load_population(monkeypatch: pytest.MonkeyPatch, spec: Spec, *options: s
     return dict(arguments["population"])
 
 
-def test_load_plays_the_people_of_the_spec_that_was_created(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_load_plays_the_people_of_the_spec_that_was_created(monkeypatch, capsys):
     path = ROOT / "examples" / "miss-shuffle.toml"
     monkeypatch.setattr(experiments, "post", lambda *_: ({}, True))
     monkeypatch.setattr("sys.argv", ["privateer", "create", str(path), "--token", "x"])
@@ -72,9 +70,7 @@ HELD = People(40, 20, HeldReports(at_shuffler=10, needed=10), not_asked=10)
         (LoadResult(accepted=30), ["server accepted", "not known: the server did not say"]),
     ],
 )
-def test_accepted_and_counted_reports_are_shown_separately(
-    result: LoadResult, lines: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_accepted_and_counted_reports_are_shown_separately(result, lines, monkeypatch, capsys):
     monkeypatch.setattr(command, "_fetch_spec", lambda _: make_spec({}))
     monkeypatch.setattr(command, "run_load", lambda *_, **__: result)
     command.main(["test"])
@@ -83,9 +79,7 @@ def test_accepted_and_counted_reports_are_shown_separately(
     assert "reports counted" not in out
 
 
-def test_load_says_that_it_does_not_know_the_people_of_a_spec(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_load_says_that_it_does_not_know_the_people_of_a_spec(monkeypatch, capsys):
     assert run_load_population(monkeypatch, make_spec(MIXED)) == {"name": "peaks"}
     assert "peaks, the first that fit: nobody here knows those of its spec" in capsys.readouterr().err
 
@@ -93,9 +87,7 @@ def test_load_says_that_it_does_not_know_the_people_of_a_spec(
 @pytest.mark.parametrize(
     ("name", "people"), [("miss-shuffle", {"name": "mixed", "function": 6}), ("stations", {"name": "linear"})]
 )
-def test_the_spec_is_looked_up_in_a_folder_if_none_was_created(
-    name: str, people: dict[str, Any], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_spec_is_looked_up_in_a_folder_if_none_was_created(name, people, monkeypatch, capsys):
     monkeypatch.setenv("PRIVATEER_SPECS", str(ROOT / "examples"))
     spec = load_spec(ROOT / "examples" / f"{name}.toml", [])
     population = run_load_population(monkeypatch, spec)
@@ -104,9 +96,7 @@ def test_the_spec_is_looked_up_in_a_folder_if_none_was_created(
     assert f"those of {name}.toml" in capsys.readouterr().err
 
 
-def test_a_folder_without_the_spec_is_named_with_a_remedy_that_works(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
+def test_a_folder_without_the_spec_is_named_with_a_remedy_that_works(monkeypatch, capsys, tmp_path):
     """Planted: a spec of the same name with different arms, a damaged spec, and a spec whose people are code."""
     spec = load_spec(ROOT / "examples" / "peaks-shuffle.toml", [])
     text = (ROOT / "examples" / "peaks-shuffle.toml").read_text()
@@ -181,9 +171,7 @@ def test_a_damaged_file_is_named_with_the_remedy(body: bytes, folder: Path) -> N
         load_stored_population(make_spec({}))
 
 
-def test_create_warns_if_the_population_cannot_be_stored(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_create_warns_if_the_population_cannot_be_stored(monkeypatch, tmp_path, capsys):
     (tmp_path / "populations").write_text("in the way")
     monkeypatch.setattr(experiments, "post", lambda *_: ({}, True))
     path = ROOT / "examples" / "miss-shuffle.toml"

@@ -13,11 +13,7 @@ from privateer_core.algorithms.additive.spec import AdditiveSpec
 from privateer_core.privacy.cell_reports import CellReports
 from privateer_lab.cli.input_files import load_spec
 from privateer_lab.planning.feature_sets import selection
-from privateer_lab.planning.feature_sets.afforded import (
-    build_affordable_specs,
-    find_affordable_sets,
-    select_noiseless,
-)
+from privateer_lab.planning.feature_sets.afforded import build_affordable_specs, find_affordable_sets, select_noiseless
 from privateer_lab.planning.feature_sets.budget import feature_budgets
 from privateer_lab.planning.feature_sets.outcomes import FeatureCodes, PotentialOutcomes, encode_cells
 from privateer_lab.planning.feature_sets.selection import evaluate_set, rank_features

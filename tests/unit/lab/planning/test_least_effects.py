@@ -1,6 +1,8 @@
-"""Detectable effects in plans of tests: their sizes, segments without people, and advice."""
+"""Plans of tests: detectable effects, first rounds, and warnings of services."""
 
 import math
+import tomllib
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -9,8 +11,11 @@ from scipy.special import ndtri
 
 import privateer_lab as lab
 from privateer_core.algorithms import parse_spec
+from privateer_core.errors import SpecError
+from privateer_core.privacy.record import make_record
 from privateer_core.spec.spec import Spec
 from privateer_lab.drafting.spec_draft import draft
+from privateer_lab.planning.admission import KnownLimits, check_admission, concerns_before_start
 from privateer_lab.planning.expectation.choices import (
     CORRECTED_EFFECT_COLUMN,
     SEGMENT_COLUMN,
@@ -19,7 +24,16 @@ from privateer_lab.planning.expectation.choices import (
     list_choices,
 )
 from privateer_lab.planning.expectation.search import describe_tests, plan_tests
-from privateer_lab.planning.plans import Variant, find_segment_shares, plan_effects
+from privateer_lab.planning.plans import (
+    Variant,
+    describe_first_rounds,
+    find_segment_shares,
+    make_variants,
+    plan_effects,
+)
+from privateer_lab.simulation.simulate import is_gaining, list_warnings, simulate_once
+from privateer_server.rounds.loop import Schedule
+from tests.support.specs import make_spec
 
 
 def income(people: int, epsilon: float) -> Spec:
@@ -59,16 +73,6 @@ def test_a_plan_that_finds_no_effect_of_a_segment_says_so_and_what_would_help() 
         "raise privacy.epsilon or experiment.horizon, or have fewer segments or arms."
     )
     assert words[2] == "Without privacy the smallest is 1,630."
-
-
-def test_a_plan_that_finds_nothing_because_of_its_promise_says_that() -> None:
-    words = describe_plan(income(600, 0.2))
-    assert words[0] == (
-        "With 600 people this test can find no effect at all: "
-        "raise privacy.epsilon or experiment.horizon, or have fewer segments or arms."
-    )
-    assert "Under local at epsilon 0.1 it finds none." in words
-    assert not any(" is 0." in word or ": 0." in word for word in words)
 
 
 def test_no_least_effect_is_none_for_the_yardstick_and_for_the_table_of_sizes() -> None:
@@ -150,3 +154,67 @@ def test_an_effect_that_rewards_cannot_rise_by_is_said_to_be_one_downwards() -> 
         for allocation in ("fixed", "thompson"):
             algorithm, reward = {"name": "trial", "allocation": allocation}, {"base_rate": rate}
             assert describe_plan(parse_spec(tables | {"algorithm": algorithm, "reward": reward}))[0].endswith(ends)
+
+
+@pytest.mark.parametrize(("model", "epsilon"), [("shuffle", 1.0), ("shuffle", 4.0), ("local", 1.0), ("central", 1.0)])
+@pytest.mark.parametrize("rate", [0.005, 0.3, 0.5, None])
+def test_the_first_round_asks_for_what_was_planned(model: str, epsilon: float, rate: float | None) -> None:
+    """A learner opens the round. The defect named a symbol of a bit and its sign where events were asked for."""
+    declared = {} if rate is None else {"reward.base_rate": rate}
+    (variant,) = make_variants(make_spec(declared), (model,), (epsilon,))
+    (row,) = describe_first_rounds([variant])
+    terms = Schedule(variant.spec).open(0).policy.terms
+    assert row["mechanism"] == type(terms.mechanism).__struct_config__.tag
+    assert row["people"] == terms.batch_size
+    if rate not in (None, 0.5):
+        planned = variant.spec.first_terms("")
+        assert planned.mechanism.local_epsilon == terms.mechanism.local_epsilon
+
+
+def test_rare_events_are_asked_for_and_a_certificate_ahead_says_so() -> None:
+    plain, rare = (
+        make_variants(make_spec(declared), ("shuffle",), (1.0,))[0] for declared in ({}, {"reward.base_rate": 0.005})
+    )
+    assert describe_first_rounds([plain])[0]["mechanism"] == "signed-symbol"
+    assert describe_first_rounds([rare])[0]["mechanism"] == "event-symbol"
+    planned = make_record(rare.spec, {}).planned
+    assert planned.mechanism["type"] == "event-symbol"
+
+
+EXAMPLES = Path(__file__).parents[4] / "examples"
+
+
+def example(name: str) -> Spec:
+    return parse_spec(tomllib.loads((EXAMPLES / f"{name}.toml").read_text()))
+
+
+def test_simulations_warn_of_each_refusal_with_the_words_of_the_services() -> None:
+    spec = example("dpe")
+    with pytest.raises(SpecError) as refused:
+        check_admission(spec, KnownLimits(assumed=("as shipped",)))
+    prefix = "services as they are shipped refuse this spec: "
+    warnings = [message for message in list_warnings(spec, [], {}) if message.startswith(prefix)]
+    refusals = [message.split(": ", 1)[1] for message in warnings]
+    assert [refusal.split(":")[0] for refusal in refusals] == ["algorithm.alpha", "privacy.min_batch"]
+    assert str(refused.value) == "; ".join(refusals)[:-1] + "; as shipped)"
+
+
+def test_runs_that_gain_refute_that_people_tell_little_of_features() -> None:
+    """Planted: the advice of a randomized log stood beside a table whose runs gain."""
+    spec = make_spec({"experiment.horizon": 3000, "population": {"name": "mixed", "relevant": ["x1"], "function": 3}})
+
+    def tells_little(**gains: bool) -> list[bool]:
+        return ["people tell little of" in warning for warning in list_warnings(spec, [], {}, **gains)]
+
+    assert any(tells_little())
+    assert not any(tells_little(gains=True))
+    runs = [simulate_once(spec, seed) for seed in range(2)]
+    assert is_gaining([replace(run, best_constant_regret=run.regret + 100) for run in runs])
+    assert not is_gaining([replace(run, best_constant_regret=run.regret - 1) for run in runs])
+    assert not is_gaining(runs[:1])
+
+
+@pytest.mark.parametrize("name", ["stations", "peaks-shuffle", "peaks-local"])
+def test_specs_that_services_accept_have_no_warning(name: str) -> None:
+    assert not any("refuse" in concern for concern in concerns_before_start(example(name)))
+    assert check_admission(example(name), KnownLimits()) > 0

@@ -106,7 +106,6 @@ def test_features_are_kept_if_they_clearly_earn_more_than_one_option_for_all(gai
     """Planted: the highest mean of few runs was taken for a gain; and where data show a gain, chance was a loss."""
     spec, plain = spec_of(range(2)), spec_of(range(2), (), "bandit")
     assert spec is not None
-    assert plain is not None
     run = run_partially(plain.model_copy(update={"population": {"name": "bernoulli"}}), 0, 0.0)
     assert isinstance(run, PartialRun)
 
@@ -160,7 +159,6 @@ def test_options_are_left_out_only_if_runs_with_all_of_them_earn_no_more(places,
     tables = with_features(TABLES | {"experiment": TABLES["experiment"] | {"arms": ["a", "b", "c"]}}, ("job",))
     people = np.random.default_rng(0).integers(0, 3, (500, 1)).astype(np.float64)
     spec, reduced = (with_own_rounds(table, "partition") for table in (tables, with_options(tables, places)))
-    assert spec is not None
     assert reduced is not None
     means = np.tile([0.05, 0.5, 0.95], (500, 1))
     means[people[:, 0] == 0] = [0.05, 0.95, 0.5]

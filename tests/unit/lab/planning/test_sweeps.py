@@ -31,9 +31,7 @@ def test_a_sweep_is_tidy_and_goes_on_where_it_was_cut(capsys: pytest.CaptureFixt
     assert sorted(map(str, rows(cut))) == sorted(map(str, rows(complete)))
 
 
-def test_an_interrupted_sweep_keeps_its_rows(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_interrupted_sweep_keeps_its_rows(capsys, tmp_path, monkeypatch):
     table = tmp_path / "table.csv"
     append = sweeps.SweepJournal.append
 
@@ -69,9 +67,7 @@ def test_another_table_is_not_overwritten(capsys: pytest.CaptureFixture[str], tm
 
 
 @pytest.mark.parametrize("body", [b"\xff\xfe\n", b"HEAD\n1,2\n", b"HEAD\n\n", b"HEAD\n1,x" + b",1" * 10 + b",d\n"])
-def test_a_table_that_is_none_of_a_sweep_is_left_alone(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, body: bytes
-) -> None:
+def test_a_table_that_is_none_of_a_sweep_is_left_alone(capsys, tmp_path, body):
     table = tmp_path / "sweep.csv"
     assert run(capsys, "simulate", SPEC, *VARY, "--out", str(table))[0] == 0
     body = body.replace(b"HEAD", table.read_bytes().splitlines()[0])

@@ -1,4 +1,4 @@
-"""The services that ``up`` starts: on ports that are free, and watched."""
+"""The services that ``up`` starts, and what ``show`` knows of a shuffler."""
 
 import os
 import signal
@@ -6,30 +6,30 @@ import socket
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from privateer_core.answer.people import HeldReports, People
 from privateer_core.errors import SpecError, Unavailable
 from privateer_lab.cli.command_line import main
 from privateer_lab.load.driver import run_load
+from privateer_lab.services import rest as shuffler_holdings
 from privateer_lab.services.demo import demo_spec
 from privateer_lab.services.processes import Processes, check_ports, free_port, run_services
-from privateer_lab.services.rest import create_experiment
+from privateer_lab.services.rest import ShufflerProgress, create_experiment, fetch_shuffler_progress
 
 OPTIONS = ("--server-port", "--shuffler-port", "--admin-port", "--shuffler-admin-port")
 
 
 @pytest.mark.parametrize("option", OPTIONS)
-def test_a_busy_port_is_an_error_before_a_service_starts(
-    option: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_busy_port_is_an_error_before_a_service_starts(option, tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(Processes, "start", lambda *_: pytest.fail("a service was started"))
     ports = {name: free_port() for name in OPTIONS}
     listener = (
         "import socket, sys; s = socket.create_server(('', 0)); print(s.getsockname()[1], flush=True); sys.stdin.read()"
     )
     with subprocess.Popen([sys.executable, "-c", listener], stdin=-1, stdout=-1) as other:
-        assert other.stdout is not None
         busy_port = ports[option] = int(other.stdout.readline())
         options = [part for name, port in ports.items() for part in (name, str(port))]
         with pytest.raises(SystemExit) as stop:
@@ -43,9 +43,7 @@ def test_a_busy_port_is_an_error_before_a_service_starts(
 @pytest.mark.parametrize(
     ("variable", "option"), [("PRIVATEER_PORT", "--server-port"), ("PRIVATEER_ADMIN_PORT", "--admin-port")]
 )
-def test_the_server_of_up_listens_where_the_environment_says(
-    variable: str, option: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_server_of_up_listens_where_the_environment_says(variable, option, tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(Processes, "start", lambda *_: pytest.fail("the variable was ignored"))
     with socket.create_server(("127.0.0.1", 0)) as other:
         busy_port = other.getsockname()[1]
@@ -77,9 +75,7 @@ def test_a_service_that_dies_or_hangs_is_an_error(tmp_path: Path, monkeypatch: p
             services.processes.wait("shuffler")
 
 
-def test_a_shuffler_that_follows_experiments_starts_after_the_server(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_shuffler_that_follows_experiments_starts_after_the_server(tmp_path, capfd, monkeypatch):
     """Of the first start an experiment is left that the shuffler follows; at the second it warned of a server away."""
     ports = [free_port() for _ in range(4)]
     with run_services(tmp_path, ports[0], ports[1], "a-token-of-the-operator", (ports[2], ports[3])) as services:
@@ -106,3 +102,74 @@ def test_an_answer_of_another_process_is_not_the_service(tmp_path: Path) -> None
             second.watch()
         with pytest.raises(Unavailable, match="the server did not start"):
             second.wait("server")
+
+
+FACTS = {"name": "trial", "model": "shuffle", "batch_size": 1000, "shuffler": "8dcc29a0b1977e25"}
+URL = "http://127.0.0.1:8003"
+SERVER = People.from_parts(5700, 3000, reports=HeldReports(0, None, 1000), out_of_reach=700, is_unknown=True)
+
+
+def answer_with(monkeypatch: pytest.MonkeyPatch, *rounds: dict[str, Any], shuffler: str = "8dcc29a0b1977e25") -> None:
+    """Replace the shuffler's answer by one with these rounds."""
+    answer = {"shuffler": shuffler, "min_batch": 100, "rounds": list(rounds)}
+    monkeypatch.setattr(shuffler_holdings, "request_json", lambda *_, **__: answer)
+
+
+def round_progress(people: int, *, batch: int = 1000, full: bool = False, experiment: str = "trial") -> dict[str, Any]:
+    return {"experiment": experiment, "version": 3, "batch_size": batch, "held": people, "full": full}
+
+
+@pytest.mark.parametrize(
+    ("rounds", "says"),
+    [
+        ([round_progress(300), round_progress(700, experiment="other")], "300 to 399 of 1,000 sealed reports wait"),
+        ([round_progress(900)], "900 to 999 of 1,000 sealed reports wait"),
+        ([round_progress(0)], "0 to 99 of 1,000 sealed reports wait"),
+        ([], "0 to 99 of 1,000 sealed reports wait"),
+        ([round_progress(1000, full=True)], "a complete batch waits for the server"),
+    ],
+)
+def test_tenths_of_a_batch_are_told(rounds: list[dict[str, Any]], says: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    answer_with(monkeypatch, *rounds)
+    waits = fetch_shuffler_progress(FACTS, URL)
+    assert waits.describe() == f"at the shuffler: {says}; its operator takes batches of 100 or more"
+
+
+def test_small_batches_are_told_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    answer_with(monkeypatch, round_progress(3, batch=8))
+    waits = fetch_shuffler_progress(FACTS | {"batch_size": 8}, URL)
+    assert waits.describe().startswith("at the shuffler: 3 of 8 sealed reports wait")
+
+
+def test_unknown_progress_names_the_option_to_find_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    answer_with(monkeypatch, round_progress(300), shuffler="0" * 16)
+    other = fetch_shuffler_progress(FACTS, URL)
+
+    def raise_unavailable(*_: Any, **__: Any) -> Any:
+        raise Unavailable(f"no answer from the service at {URL}")
+
+    monkeypatch.setattr(shuffler_holdings, "request_json", raise_unavailable)
+    silent = fetch_shuffler_progress(FACTS, URL)
+    for waits, reason in ((other, "is not the one that has claimed it"), (silent, "no answer from the service")):
+        assert (waits.held, waits.min_batch) == (None, None)
+        assert waits.describe().startswith("at the shuffler: not known here, since ")
+        assert reason in waits.describe()
+        assert "--shuffler-admin-url or PRIVATEER_SHUFFLER_ADMIN_URL" in waits.describe()
+
+
+def test_an_unclaimed_experiment_has_no_pending_reports() -> None:
+    waits = fetch_shuffler_progress(FACTS | {"shuffler": None}, URL)
+    assert (waits.held, waits.min_batch) == (0, None)
+
+
+@pytest.mark.parametrize("changes", [{"model": "local"}, {"model": "central"}, {"batch_size": 0}])
+def test_no_progress_is_shown_without_a_shuffler(changes: dict[str, Any]) -> None:
+    assert fetch_shuffler_progress(FACTS | changes, URL) is None
+
+
+def test_pending_reports_are_part_of_the_counts_of_people() -> None:
+    people = ShufflerProgress(300, 1000).add_to(SERVER)
+    assert (people.held.at_shuffler, people.unknown, people.not_asked) == (300, 99, 1601)
+    full = ShufflerProgress(1000, 1000, full=True).add_to(SERVER)
+    assert (full.held.at_shuffler, full.unknown, full.held.needed) == (1000, 0, 0)
+    assert ShufflerProgress(None, 1000).add_to(SERVER) == SERVER

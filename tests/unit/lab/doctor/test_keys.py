@@ -1,4 +1,4 @@
-"""``privateer doctor`` on an issuer, and on the keys by which services check upload tokens."""
+"""``privateer doctor`` on keys: that sign publications, and by which services check upload tokens."""
 
 import json
 import os
@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from privateer_core.serving.settings import TokenSettings
 from privateer_core.wire.token_keys import MODULUS_BITS
@@ -20,7 +21,59 @@ from privateer_lab.doctor.credentials import check_token_keys
 from privateer_lab.doctor.places import IssuerPlace
 from privateer_lab.doctor.services import examine_issuer
 from tests.support.clocks import Hands
-from tests.support.doctor import edit, run
+from tests.support.doctor import edit, ports, run, run_checks
+
+
+@pytest.mark.parametrize("is_same", [True, False])
+def test_the_key_is_that_of_the_server_that_answers(is_same, deployment, tmp_path, capsys, monkeypatch):
+    key = tmp_path / "other.key"
+    text = (deployment.data / "server" / "identity.key").read_text()
+    key.write_text(text if is_same else Ed25519PrivateKey.generate().private_bytes_raw().hex())
+    key.chmod(0o600)
+    monkeypatch.setenv("PRIVATEER_PUBLICATION_KEY", str(key))
+    code, checks = run_checks(capsys, deployment.data, *ports(deployment.at))
+    assert (code, set(checks)) == ((0, set()) if is_same else (1, {"server identity"}))
+    if not is_same:
+        assert "signs with another key than this file's" in checks["server identity"][0]["detail"]
+        assert text not in str(checks)
+
+
+def test_a_key_elsewhere_is_its_owners_alone(deployment, tmp_path, capsys, monkeypatch):
+    key = tmp_path / "shared.key"
+    key.write_text((deployment.data / "server" / "identity.key").read_text())
+    key.chmod(0o644)
+    monkeypatch.setenv("PRIVATEER_PUBLICATION_KEY", str(key))
+    code, checks = run_checks(capsys, deployment.data, *ports(deployment.at))
+    assert (code, checks["server permissions"][0]["detail"]) == (1, "other users may read shared.key")
+
+
+@pytest.mark.parametrize("is_same", [True, False])
+def test_the_shuffler_knows_the_key_of_the_server_that_answers(is_same, deployment, capsys, monkeypatch):
+    pin = (deployment.data / "shuffler" / "server.pin").read_text().strip()
+    pinned_key = pin if is_same else Ed25519PrivateKey.generate().public_key().public_bytes_raw().hex()
+    monkeypatch.setenv("PRIVATEER_SERVER_KEY", pinned_key)
+    code, checks = run_checks(capsys, deployment.data, *ports(deployment.at))
+    assert (code, set(checks)) == ((0, set()) if is_same else (1, {"shuffler server key"}))
+    if not is_same:
+        assert "signs with another key than this shuffler knows" in checks["shuffler server key"][0]["detail"]
+        assert pin not in str(checks)
+
+
+@pytest.mark.parametrize("damage", ["key", "pin", "no pin"])
+def test_the_keys_of_stopped_services_are_compared(damage: str, data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The server was started on a folder without its key, or the shuffler's file holds no key."""
+    pin, other = data / "shuffler" / "server.pin", Ed25519PrivateKey.generate()
+    if damage == "key":
+        (data / "server" / "identity.key").write_text(other.private_bytes_raw().hex())
+    elif damage == "pin":
+        pin.write_text("no key")
+    else:
+        pin.unlink()
+    _, checks = run_checks(capsys, data)
+    details = [row["detail"] for row in checks.get("shuffler server key", [])]
+    expected = {"key": "the server signs with another key", "pin": "server.pin holds no key"}.get(damage)
+    assert [expected in detail for detail in details] == ([True] if expected else [])
+
 
 DAY = 86_400
 NOW = 1_790_000_000.0
@@ -78,9 +131,7 @@ def test_a_sound_issuer_has_no_problems(place: IssuerPlace, monkeypatch: pytest.
         (21, "WARN", "private halves of 2 expired keys are not erased"),
     ],
 )
-def test_old_keys_are_a_warning_and_then_a_failure(
-    days: float, level: str, says: str, place: IssuerPlace, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_old_keys_are_a_warning_and_then_a_failure(days, level, says, place, monkeypatch):
     at(monkeypatch, days)
     assert (level, "keys", says) in problems(examine_issuer(place))
 
@@ -95,13 +146,7 @@ DAMAGE: list[tuple[Callable[[IssuerPlace], object], str, str]] = [
 
 
 @pytest.mark.parametrize(("damage", "check", "says"), DAMAGE, ids=[says for _, _, says in DAMAGE])
-def test_damage_of_the_issuers_folder_is_a_failed_check(
-    damage: Callable[[IssuerPlace], object],
-    check: str,
-    says: str,
-    place: IssuerPlace,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_damage_of_the_issuers_folder_is_a_failed_check(damage, check, says, place, monkeypatch):
     at(monkeypatch, 1)
     damage(place)
     assert any(
@@ -119,9 +164,7 @@ def test_the_secrets_are_there_for_their_owner_alone(place: IssuerPlace, tmp_pat
     assert ("FAIL", "permissions", "other users may read secrets") in problems(examine_issuer(issuer_place))
 
 
-def test_the_command_looks_at_an_issuer(
-    place: IssuerPlace, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_command_looks_at_an_issuer(place, capsys, monkeypatch):
     monkeypatch.setenv("PRIVATEER_EXPERIMENTS", "offers")
     monkeypatch.setenv("PRIVATEER_ATTESTATION", "open")
     monkeypatch.setattr(answers, "fetch_or_none", lambda _: None)
