@@ -12,8 +12,8 @@ from privateer_core.wire.identity import SIGNED_HEADER, key_changed_error, parse
 from privateer_core.wire.merkle import Peaks, is_consistent
 from privateer_core.wire.publication import MEDIA_TYPE, decode_publication, digest
 from privateer_core.wire.transparency_log import Entry, Head, check_order, fork_error
+from privateer_lab.services.rest import UnboundedResponse, bounded_request
 
-_MAX_BODY_BYTES: Final = 64 << 20
 _GONE_STATUSES: Final = frozenset({404, 410})
 _REMEDY: Final = "keep the evidence, and ask the server's operator"
 
@@ -52,13 +52,14 @@ class LogSource:
 
     def get(self, page: str, **query: Any) -> httpx.Response:
         """Fetch a page; a missing page is returned, too."""
-        headers = {"accept": MEDIA_TYPE}
+        request: dict[str, Any] = {"params": query, "headers": {"Accept": MEDIA_TYPE}}
         try:
-            with self._http.stream("GET", f"{self.url}{page}", params=query, headers=headers) as stream:
-                response = _read_limited(stream)
+            response = bounded_request("GET", f"{self.url}{page}", http=self._http, **request)
+        except UnboundedResponse:
+            raise self._unexpected_answer() from None
         except (httpx.HTTPError, httpx.InvalidURL):
             raise Unavailable("no answer from the server", field=self._field, remedy="is this its address?") from None
-        if response is None or (response.status_code not in _GONE_STATUSES and not response.is_success):
+        if response.status_code not in _GONE_STATUSES and not response.is_success:
             raise self._unexpected_answer()
         return response
 
@@ -184,14 +185,3 @@ def check_same_log(source: LogSource, state: AuditorState, other: str) -> Head:
     except Untrusted as error:
         raise LogContradiction(error, {"known": state.head, "head": other}) from None
     return other_head
-
-
-def _read_limited(response: httpx.Response) -> httpx.Response | None:
-    """Read a response with a size limit; return None if its body is longer."""
-    body = bytearray()
-    for chunk in response.iter_bytes():
-        body += chunk
-        if len(body) > _MAX_BODY_BYTES:
-            return None
-    headers = {name: response.headers[name] for name in (SIGNED_HEADER, "content-type") if name in response.headers}
-    return httpx.Response(response.status_code, headers=headers, content=bytes(body))

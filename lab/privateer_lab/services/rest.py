@@ -12,6 +12,7 @@ import httpx
 import msgspec
 
 from privateer_core.errors import Deleted, NotFound, PrivateerError, SpecError, Unauthorized, Unavailable
+from privateer_core.wire.identity import SIGNED_HEADER
 from privateer_core.wire.problem import parse_retry_after, read_slug
 
 if TYPE_CHECKING:
@@ -74,21 +75,23 @@ def bounded_request(
     *,
     bytes_max: int = MAX_RESPONSE_BYTES,
     timeout_seconds: float = _TIMEOUT_SECONDS,
+    http: httpx.Client | None = None,
     **options: Any,
 ) -> httpx.Response:
     """Send a request and return the whole response; refuse larger ones, and allow a second more for every 64 KiB."""
+    send = http.stream if http else httpx.stream
     headers = {"Accept-Encoding": "identity", **options.pop("headers", {})}
     body, deadline = bytearray(), time.monotonic() + timeout_seconds
-    with httpx.stream(method, url, timeout=timeout_seconds, headers=headers, **options) as response:
+    with send(method, url, timeout=timeout_seconds, headers=headers, **options) as response:
         if response.headers.get("content-encoding", "identity") != "identity":
             raise UnboundedResponse("the answer is packed")
-        for chunk in response.iter_raw():
+        for chunk in response.iter_bytes():
             body += chunk
             if len(body) > bytes_max:
                 raise UnboundedResponse(f"the answer has more than {bytes_max} bytes")
             if time.monotonic() > deadline + len(body) / _BYTES_PER_SECOND:
                 raise UnboundedResponse("the answer takes too long")
-    kept_headers = {"content-type": response.headers.get("content-type", "")}
+    kept_headers = {name: response.headers.get(name, "") for name in ("content-type", SIGNED_HEADER)}
     return httpx.Response(response.status_code, headers=kept_headers, content=bytes(body))
 
 
