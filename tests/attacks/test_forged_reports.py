@@ -158,9 +158,7 @@ async def first_publication(services: Pair) -> bytes:
 
 
 @pytest.mark.parametrize("restart", [False, True])
-async def test_a_batch_whose_answer_was_lost_counts_once(
-    tmp_path: Path, restart: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_batch_whose_answer_was_lost_counts_once(tmp_path, restart, monkeypatch):
     """The server has it, the shuffler does not know: the same bytes again, and the same answer, even after restarts."""
     monkeypatch.setattr("privateer_shuffler.delivery._FIRST_PAUSE_SECONDS", 0.01)
     answers: list[bool] = []
@@ -251,9 +249,7 @@ async def run_attacked_round(folder: Path, attack: Callable[[Round], np.ndarray]
 
 
 @pytest.mark.parametrize("attack", [first_coordinates_only, backwards])
-async def test_a_forged_report_moves_a_sum_by_its_share_at_most(
-    tmp_path: Path, totals: list[VectorTotal], attack: Callable[[Round], np.ndarray]
-) -> None:
+async def test_a_forged_report_moves_a_sum_by_its_share_at_most(tmp_path, totals, attack):
     facts, refused = await run_attacked_round(tmp_path, attack)
     assert facts.groups > 1
     (total,) = totals
@@ -270,9 +266,7 @@ async def test_a_report_of_ones_moves_each_sum_by_its_share(tmp_path: Path, tota
     np.testing.assert_array_equal(totals[0].sums, np.full(facts.groups, facts.messages_of_kind))
 
 
-async def test_the_attack_works_where_kinds_are_not_kept_apart(
-    tmp_path: Path, totals: list[VectorTotal], monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_the_attack_works_where_kinds_are_not_kept_apart(tmp_path, totals, monkeypatch):
     """The planted defect: a server that believes the coordinate that a message names."""
     monkeypatch.setattr(Accumulator, "_select_expected_kind", lambda _, opened: [each for each in opened if each])
     facts, _ = await run_attacked_round(tmp_path, first_coordinates_only)

@@ -39,9 +39,7 @@ def refusal_lines(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [Formatter("%(message)s").format(record) for record in records]
 
 
-async def test_a_refused_token_is_in_the_log(
-    settings: ServerSettings, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_refused_token_is_in_the_log(settings, caplog, monkeypatch):
     monkeypatch.setattr("privateer_server.api.operators._MIN_LOG_INTERVAL_SECONDS", 3600.0)
     caplog.set_level(logging.INFO)
     async with serving(create_app(settings)) as client:
@@ -65,9 +63,7 @@ async def test_a_refused_token_is_in_the_log(
         ("testclient", "an unknown address"),
     ],
 )
-async def test_the_log_line_has_the_kind_of_address_alone(
-    settings: ServerSettings, caplog: pytest.LogCaptureFixture, address: str, kind: str
-) -> None:
+async def test_the_log_line_has_the_kind_of_address_alone(settings, caplog, address, kind):
     app = create_app(settings)
     async with serving(app):
         transport = httpx.ASGITransport(app, client=(address, 1))

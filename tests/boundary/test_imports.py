@@ -1,12 +1,18 @@
-"""The trust boundary is the import boundary."""
+"""The import boundary: arrows between distributions, circles, and dependencies."""
 
 import os
+import re
 import shutil
 import subprocess
 import sys
+import tomllib
+from graphlib import CycleError, TopologicalSorter
+from importlib.metadata import PackageNotFoundError, requires
 from pathlib import Path
 
+import grimp
 import pytest
+from packaging.requirements import Requirement
 
 ROOT = Path(__file__).parents[2]
 ROLES = ("shared", "client", "shuffler", "issuer", "server", "lab", "papers")
@@ -116,3 +122,112 @@ def test_the_contracts_catch_planted_imports(tmp_path: Path) -> None:
     broken = subprocess.run(LINT, **run)  # type: ignore[call-overload]
     assert broken.returncode != 0
     assert broken.stdout.count("BROKEN") == len(PLANTED)
+
+
+PACKAGES = (
+    "privateer_core",
+    "privateer_client",
+    "privateer_shuffler",
+    "privateer_issuer",
+    "privateer_server",
+    "privateer_lab",
+)
+
+
+def circle(*packages: str) -> list[str]:
+    """Return the modules of one circle, the first again as the last; empty: there is none.
+
+    Imports count wherever they stand: in a function, or under TYPE_CHECKING, where a circle says as well that neither
+    module can be understood without the other. That an import runs the `__init__` of a package does not count.
+    """
+    graph = grimp.build_graph(*packages, cache_dir=None)
+    imports = {module: sorted(graph.find_modules_directly_imported_by(module)) for module in sorted(graph.modules)}
+    try:
+        TopologicalSorter(imports).prepare()
+    except CycleError as error:
+        return list(error.args[1])
+    return []
+
+
+def test_modules_do_not_import_each_other_in_a_circle() -> None:
+    assert circle(*PACKAGES) == []
+
+
+@pytest.mark.parametrize(
+    "back",
+    [
+        "import planted_circle.knot.first",
+        "def f() -> None:\n    from planted_circle.knot import first",
+        "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from planted_circle.knot.first import First",
+    ],
+    ids=["plain", "late", "types"],
+)
+def test_a_planted_circle_is_found(back: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Three modules, each of which imports the next."""
+    package = tmp_path / "planted_circle"
+    (package / "knot").mkdir(parents=True)
+    files = {"__init__": "", "second": "import planted_circle.third\n", "third": "", "knot/__init__": ""}
+    files["knot/first"] = "import planted_circle.second\n"
+    monkeypatch.syspath_prepend(tmp_path)
+    for third, expected in (("", 0), (back, 4)):
+        for name, text in (files | {"third": third}).items():
+            (package / f"{name}.py").write_text(text)
+        assert len(circle("planted_circle")) == expected
+
+
+LOCKS = sorted((ROOT / "requirements").glob("*.txt"))
+
+
+def name_of(requirement: str) -> str:
+    match = re.match(r"[A-Za-z0-9_.-]+", requirement)
+    assert match
+    return match.group().lower()
+
+
+def test_every_direct_dependency_is_justified() -> None:
+    direct = set()
+    for role in ("shared", "client", "shuffler", "issuer", "server", "lab"):
+        project = tomllib.loads((ROOT / role / "pyproject.toml").read_text())["project"]
+        extras = project.get("optional-dependencies", {}).values()
+        direct |= {name_of(requirement) for group in (project["dependencies"], *extras) for requirement in group}
+    for source in (ROOT / "requirements").glob("*.in"):
+        direct |= {name_of(line) for line in source.read_text().splitlines() if not line.startswith("-")}
+    justified = (ROOT / "docs" / "dependencies.md").read_text()
+    assert not {name for name in direct if not name.startswith("privateer") and name not in justified}
+
+
+def test_locks_have_hashes_and_no_addresses() -> None:
+    assert len(LOCKS) == 11
+    for lock in LOCKS:
+        text = lock.read_text()
+        assert "://" not in text
+        pinned = re.findall(r"^[a-z0-9][^\n]*==[^\n]*", text, re.MULTILINE)
+        assert pinned
+        assert all(line.endswith("\\") for line in pinned)
+
+
+def test_make_test_adds_to_what_the_demo_has() -> None:
+    demo, everything = (
+        set(re.findall(r"^[a-z0-9][^\n]*==[^\n]*", (ROOT / "requirements" / name).read_text(), re.MULTILINE))
+        for name in ("demo.txt", "dev.txt")
+    )
+    assert demo < everything
+    assert not {name_of(line) for line in demo} & {"pandas", "polars", "pyarrow", "pytest", "scikit-learn"}
+
+
+def test_locks_name_the_extras_that_their_packages_ask_for() -> None:
+    """Without them, a pip that finds a newer release refuses the lock: only the plain name would be pinned."""
+    text = (ROOT / "requirements" / "dev.txt").read_text()
+    pinned = dict(re.findall(r"^([a-z0-9.-]+)(\[[a-z,]+\])?==", text, re.MULTILINE))
+    required: dict[str, set[str]] = {}
+    for name in pinned:
+        try:
+            lines = requires(name) or []
+        except PackageNotFoundError:  # another system's
+            continue
+        for requirement in map(Requirement, lines):
+            if requirement.extras and (not requirement.marker or requirement.marker.evaluate()):
+                required[requirement.name] = set(requirement.extras)
+    assert required
+    missing = {name for name, extras in required.items() if not extras <= set(pinned[name].strip("[]").split(","))}
+    assert not missing

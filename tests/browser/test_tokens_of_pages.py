@@ -64,9 +64,7 @@ def at(shop: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Services
 
 
 @pytest.mark.parametrize("model", _MODELS)
-def test_a_page_that_is_refused_for_lack_of_a_token_gets_one_and_is_counted(
-    at: Services, shop: str, chromium: Any, model: str
-) -> None:
+def test_a_page_that_is_refused_for_lack_of_a_token_gets_one_and_is_counted(at, shop, chromium, model):
     context = chromium.new_context()
     page, errors, origins = context.new_page(), list[str](), set[str]()
     page.on("pageerror", lambda error: errors.append(str(error)))

@@ -47,9 +47,7 @@ def _wait_for_accepted(at: Services, expected: int) -> None:
 
 
 @pytest.mark.parametrize(("width", "scheme"), [(360, "dark"), (1200, "light")])
-def test_a_visitor_reports_once_and_is_counted(
-    demo: tuple[str, Services], new_page: Callable[..., Any], width: int, scheme: str
-) -> None:
+def test_a_visitor_reports_once_and_is_counted(demo, new_page, width, scheme):
     url, at = demo
     before, page, sizes, bodies = _n_accepted(at), new_page(width, scheme), list[int](), list[bytes]()
     page.on("response", lambda answer: sizes.append(len(answer.body())) if answer.status == 200 else None)
@@ -161,9 +159,7 @@ def test_a_pending_report_survives_the_page(demo: tuple[str, Services], chromium
         ("delete Crypto.prototype.subtle", "serve the page over https"),
     ],
 )
-def test_a_browser_that_lacks_something_says_so_and_shows_the_rest(
-    demo: tuple[str, Services], chromium: Any, script: str, words: str
-) -> None:
+def test_a_browser_that_lacks_something_says_so_and_shows_the_rest(demo, chromium, script, words):
     before, context = _n_accepted(demo[1]), chromium.new_context()
     context.add_init_script(script)
     page = context.new_page()

@@ -26,7 +26,6 @@ from tests.support.tokens import issuer_settings
 ROOT = Path(__file__).parents[2]
 OPERATIONS = ROOT / "docs" / "operations"
 RULES = yaml.safe_load((ROOT / "deploy" / "prometheus" / "alerts.yml").read_text())
-CONFIGURATION = yaml.safe_load((ROOT / "deploy" / "prometheus" / "prometheus.yml").read_text())
 DASHBOARD = json.loads((ROOT / "deploy" / "grafana" / "privateer.json").read_text())
 FUNCTIONS = {"sum", "by", "rate", "increase", "delta", "changes", "time", "histogram_quantile", "predict_linear"}
 FUNCTIONS |= {"abs", "timestamp"}
@@ -182,31 +181,3 @@ def test_the_alert_and_the_doctor_ask_for_as_much_of_a_disk_and_as_new_a_backup(
     by_name = {rule["alert"]: rule["expr"] for rule in rules()}
     assert set(re.findall(r"< (\d+)", by_name["PrivateerDiskFull"])) == {str(SPARE_BYTES)}
     assert re.findall(r"> (\d{2,})", by_name["PrivateerBackupFails"]) == [str(BACKUP_SECONDS)]
-
-
-def test_expressions_are_balanced_and_call_functions_of_prometheus() -> None:
-    for expression in expressions():
-        bare = re.sub(r'"[^"]*"', "", expression)
-        assert all(bare.count(opening) == bare.count(closing) for opening, closing in ("()", "{}", "[]"))
-        assert set(re.findall(r"([a-z_]+)\s*\(", bare)) <= WORDS
-        assert all(re.fullmatch(r"\d+[smhd]", window) for window in re.findall(r"\[([^\]]*)\]", bare))
-
-
-def test_the_configuration_scrapes_the_private_listeners() -> None:
-    assert CONFIGURATION["rule_files"] == ["alerts.yml"]
-    jobs = {
-        scrape_config["job_name"]: scrape_config["static_configs"][0]["targets"]
-        for scrape_config in CONFIGURATION["scrape_configs"]
-    }
-    assert jobs == {"privateer-server": ["127.0.0.1:8002"], "privateer-shuffler": ["127.0.0.1:8003"]}
-
-
-def test_panels_have_places_of_their_own() -> None:
-    occupied = set()
-    for panel in DASHBOARD["panels"]:
-        at = panel["gridPos"]
-        cells = {(x, y) for x in range(at["x"], at["x"] + at["w"]) for y in range(at["y"], at["y"] + at["h"])}
-        assert at["x"] + at["w"] <= 24
-        assert not cells & occupied
-        occupied |= cells
-    assert len({panel["id"] for panel in DASHBOARD["panels"]}) == len(DASHBOARD["panels"])

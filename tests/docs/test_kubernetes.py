@@ -98,10 +98,7 @@ def test_a_config_map_gives_a_service_its_other_settings(service: str) -> None:
 
 @pytest.mark.parametrize(
     ("name", "services"),
-    [
-        ("docker-compose.yml", ["server", "shuffler", "issuer"]),
-        ("docker-compose.scale.yml", ["server", "shuffler"]),
-    ],
+    [("docker-compose.yml", ["server", "shuffler", "issuer"]), ("docker-compose.scale.yml", ["server", "shuffler"])],
 )
 def test_composed_services_get_the_origins_of_pages(name: str, services: list[str]) -> None:
     composed = yaml.safe_load((ROOT / name).read_text())["services"]
@@ -179,18 +176,6 @@ def test_a_drain_leaves_replicas(service: str) -> None:
     budget = find_document("PodDisruptionBudget", service)["spec"]
     assert budget["selector"] == {"matchLabels": {"app": service}}
     assert 0 < budget["minAvailable"] < find_document("Deployment", service)["spec"]["replicas"]
-
-
-def test_images_are_pinned() -> None:
-    (kustomization,) = documents("kustomization.yaml")
-    pinned = {image["name"]: image["newTag"] for image in kustomization["images"]}
-    assert set(pinned) == {container(service)["image"] for service in SERVICES}
-    assert all(re.fullmatch(r"\d+\.\d+\.\d+", tag) for tag in pinned.values())
-    assert {*kustomization["resources"], "kustomization.yaml"} == {path.name for path in FOLDER.glob("*.yaml")}
-    composed = (ROOT / "docker-compose.scale.yml").read_text()
-    foreign = re.findall(r"image: \$\{\w+:-([^}]+)\}", composed)
-    assert len(foreign) == 2
-    assert all(re.search(r":\d+\.\d+", image) for image in foreign)
 
 
 def test_the_operator_of_prometheus_scrapes_and_has_the_alerts() -> None:

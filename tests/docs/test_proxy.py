@@ -84,10 +84,7 @@ def faults(text: str) -> list[str]:
     servers = [node for node in http.inside if node.name == "server"]
     set_headers = {words[0]: words[1] for words in http.args("proxy_set_header")}
     first = {node.name: node.words[0] for node in http.inside if node.words}
-    max_body = max(
-        ServerSettings(data=Path(), admin_token="t" * 16).report_bytes_max,
-        ShufflerSettings().body_limit,
-    )
+    max_body = max(ServerSettings(data=Path(), admin_token="t" * 16).report_bytes_max, ShufflerSettings().body_limit)
     checks = {
         "a log of requests": [node.words for node in whole.all("access_log")] == [("off",)],
         "a log of errors, which names addresses": [node.words for node in whole.all("error_log")]

@@ -136,14 +136,8 @@ def _further_cases() -> list[tuple[str, Spec, bytes]]:
                 (_CENTRAL | {"delta": 0.0}, "has learned slopes", grown_slopes),
             )
         },
-        "partition under local, of rare events": (
-            vectors.spec_of("partition", _LOCAL, _PLAIN),
-            grown_events,
-        ),
-        "partition under shuffle, of rare events": (
-            vectors.spec_of("partition", _SHUFFLE, _PLAIN),
-            grown_events,
-        ),
+        "partition under local, of rare events": (vectors.spec_of("partition", _LOCAL, _PLAIN), grown_events),
+        "partition under shuffle, of rare events": (vectors.spec_of("partition", _SHUFFLE, _PLAIN), grown_events),
     }
     specs |= {f"gain of {name}": (spec, gains.grown_gain(grown)) for name, (spec, grown) in _gain_cases().items()}
     return [(name, spec, vectors.publication_of(spec, grown)) for name, (spec, grown) in specs.items()]

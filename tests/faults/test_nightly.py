@@ -6,7 +6,6 @@ import pytest
 
 from tests.faults.runs import run_seeds
 from tests.faults.shared_world import shared_world_factory
-from tests.support.postgres import Cluster
 
 FIRST = int(os.environ.get("PRIVATEER_FAULTS_SEED", "1000"))
 RUNS = int(os.environ.get("PRIVATEER_FAULTS_RUNS", "500"))
@@ -25,7 +24,5 @@ def test_many_faults_lose_and_double_nothing(number: int) -> None:
 
 @pytest.mark.postgres
 @pytest.mark.parametrize("number", range(PARTS))
-def test_many_faults_of_shared_data_lose_and_double_nothing(
-    number: int, postgres: Cluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_many_faults_of_shared_data_lose_and_double_nothing(number, postgres, monkeypatch):
     print(dict(run_seeds(part(number), shared_world_factory(postgres, monkeypatch))))

@@ -99,12 +99,7 @@ def planted(plant: Plant) -> Iterator[None]:
 
 @pytest.mark.parametrize(
     ("plant", "seeds"),
-    [
-        (acknowledged_before_durable, SEEDS),
-        (held_in_memory, SEEDS),
-        (counted_again, SEEDS),
-        (released_again, (58,)),
-    ],
+    [(acknowledged_before_durable, SEEDS), (held_in_memory, SEEDS), (counted_again, SEEDS), (released_again, (58,))],
 )
 def test_a_planted_defect_is_caught(plant: Plant, seeds: tuple[int, ...]) -> None:
     with planted(plant), pytest.raises(AssertionError, match=r"^seed [0-9]+: AssertionError: ") as caught:

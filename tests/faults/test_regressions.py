@@ -10,13 +10,8 @@ from tests.faults.operations import Arrive, Away, BackUp, Crash, Full, Junk, Ope
 from tests.faults.runs import run_on_simulated_time, run_simulation
 from tests.faults.shared_world import shared_world_factory
 from tests.faults.world import MIXED, PLAIN, world
-from tests.support.postgres import Cluster
 
-TOKENS_WHILE_THE_DATABASE_IS_AWAY: list[Operation] = [
-    Upload(PLAIN, 3, tokens=True, late=True),
-    Away(True),
-    Arrive(0),
-]
+TOKENS_WHILE_THE_DATABASE_IS_AWAY: list[Operation] = [Upload(PLAIN, 3, tokens=True, late=True), Away(True), Arrive(0)]
 """Whether a token was spent could not be read, and the upload was answered with 500 in the place of 503."""
 A_COPY_OF_A_ROUND_WHOSE_BATCH_WAS_DELIVERED: list[Operation] = [
     Upload(MIXED, 9),
@@ -78,9 +73,7 @@ def test_earlier_failing_lists_pass(operations: list[Operation]) -> None:
         A_COPY_OF_A_ROUND_THAT_ASKED_FOR_ANOTHER_BATCH,
     ],
 )
-def test_earlier_failing_lists_pass_on_shared_data(
-    operations: list[Operation], postgres: Cluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_earlier_failing_lists_pass_on_shared_data(operations, postgres, monkeypatch):
     run_simulation(operations, shared_world_factory(postgres, monkeypatch))
 
 

@@ -15,7 +15,6 @@ from tests.faults.points import Faults
 from tests.faults.runs import run_on_simulated_time, run_simulation
 from tests.faults.shared_world import shared_world_factory
 from tests.faults.world import World
-from tests.support.postgres import Cluster
 
 SEEDS = (15, 17)
 """Lists with two and more deaths."""
@@ -53,9 +52,7 @@ def test_a_slow_disk_does_not_change_the_events(seed: int, monkeypatch: pytest.M
 
 @pytest.mark.postgres
 @pytest.mark.parametrize("seed", SEEDS)
-def test_a_seed_gives_the_same_events_on_shared_data(
-    seed: int, postgres: Cluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_seed_gives_the_same_events_on_shared_data(seed, postgres, monkeypatch):
     kind = shared_world_factory(postgres, monkeypatch)
     assert trace_of(seed, kind) == trace_of(seed, kind)
 

@@ -32,13 +32,7 @@ from privateer_core.wire.publication import (
     encode_envelope,
     encode_publication,
 )
-from privateer_core.wire.token import (
-    REQUEST_SIZE,
-    TYPE,
-    authorization,
-    parse_token_request,
-    read_authorization,
-)
+from privateer_core.wire.token import REQUEST_SIZE, TYPE, authorization, parse_token_request, read_authorization
 from privateer_core.wire.token_keys import Directory, base64url, unbase64url
 from privateer_core.wire.transparency_log import Head, check_start, read_proof, verify_proof
 from privateer_lab.cli.input_files import read_document

@@ -18,7 +18,7 @@ from privateer_core.serving.admission import ServerLimits, ShufflerLimits
 from privateer_core.spec.spec import Spec
 from privateer_lab.cli.command_line import main
 from privateer_lab.planning.admission import KnownLimits, check_admission
-from privateer_lab.services.processes import Services, free_port, run_services
+from privateer_lab.services.processes import free_port, run_services
 from privateer_server.app import create_app as create_server
 from privateer_server.settings import ServerSettings
 from privateer_shuffler.app import create_app as create_shuffler
@@ -170,9 +170,7 @@ def at(tmp_path_factory: pytest.TempPathFactory) -> Any:
         for path in sorted(EXAMPLES.glob("*.toml"))
     ],
 )
-def test_create_accepts_an_example_if_and_only_if_check_does(
-    example: str, at: Services, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_create_accepts_an_example_if_and_only_if_check_does(example, at, monkeypatch, tmp_path, capsys):
     named = {"URL": at.server, "ADMIN_URL": at.admin, "SHUFFLER_URL": at.shuffler, "ADMIN_TOKEN": at.token}
     for name, value in (named | {"LEDGER": str(tmp_path / "ledger.db")}).items():
         monkeypatch.setenv(f"PRIVATEER_{name}", value)

@@ -74,9 +74,7 @@ async def join_and_choose(services: Pair, ledger: Path, clock: Hands | None = No
 
 
 @pytest.mark.parametrize(("action", "body"), CHANGES)
-async def test_a_report_at_the_moment_of_a_change_is_late_and_the_next_device_follows_the_change(
-    folder: Path, action: str, body: Any
-) -> None:
+async def test_a_report_at_the_moment_of_a_change_is_late_and_the_next_device_follows_the_change(folder, action, body):
     async with pair(folder) as services:
         await services.api.create(SMALL)
         session = await join_and_choose(services, folder / "first.db", Hands())

@@ -1,6 +1,7 @@
-"""Noise of continual releases over a server's life: it goes on after a death, and begins anew after a restore."""
+"""Noise of continual releases over a server's life, and records that a mechanism holds until then."""
 
 import json
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +9,7 @@ import httpx
 import numpy as np
 import pytest
 
+from privateer_core.mechanisms.cell_pairs import REPORT, CellPairs
 from privateer_core.mechanisms.vectors.running_vectors import RunningTotal, RunningVectors
 from privateer_server.algorithms.linear.learner import ContinualLearner
 from privateer_server.app import create_app
@@ -20,9 +22,9 @@ from privateer_server.store.schema import STORE_KIND as DATABASE
 from privateer_server.store.store import Store
 from tests.support.asgi import serving
 from tests.support.disks import files
-from tests.support.sealing import body_of, sealed_reports
+from tests.support.sealing import body_of, plain_reports, sealed_reports
 from tests.support.senders import TRUSTED
-from tests.support.servers import ADMIN, TOKEN, Api
+from tests.support.servers import ADMIN, SMALL, TOKEN, Api
 from tests.support.stores import embedded_store
 
 SPEC: dict[str, Any] = {
@@ -66,7 +68,6 @@ def noise_on_disk(folder: Path) -> np.ndarray:
     blank = restore_without_sums(stored)
     decryptor = RoundKeys(KeyFolder(folder / "keys")).find_decryptor(blank.round.public_key)
     current = add_stored_sums(blank, [stored.total], decryptor)
-    assert current is not None
     assert isinstance(current.mechanism, RunningVectors)
     return np.asarray(current.total.noise)
 
@@ -104,9 +105,7 @@ async def test_noise_begins_anew_after_an_earlier_backup_was_restored(tmp_path: 
     assert state["answer"]["people"] == 80, json.dumps(state)
 
 
-async def test_a_failure_between_journal_and_database_draws_no_second_noise(
-    tmp_path: Path, steps: list[int], monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_failure_between_journal_and_database_draws_no_second_noise(tmp_path, steps, monkeypatch):
     settings = settings_at(tmp_path / "data")
     noises: list[np.ndarray] = []
     settle = RunningVectors.settle
@@ -136,3 +135,50 @@ async def test_a_failure_between_journal_and_database_draws_no_second_noise(
     assert (noise_on_disk(settings.data) == noises[1]).all()
     assert len(noises) == 2
     assert steps == [1, 2]
+
+
+CENTRAL = {**SMALL, "privacy.model": "central", "privacy.delta": 1e-6}
+
+
+@dataclass(frozen=True)
+class Held:
+    """A total that is all its reports, as they came."""
+
+    reports: int
+    rows: bytes
+
+    def merged(self, other: "Held") -> "Held":
+        return Held(self.reports + other.reports, self.rows + other.rows)
+
+
+@pytest.fixture
+def holding(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Pairs that look at nothing before the release; notes how many records each release had."""
+    released: list[int] = []
+    empty, add, release = CellPairs.empty, CellPairs.add, CellPairs.release
+
+    def release_of(self: CellPairs, total: Held, noise: Any) -> Any:
+        released.append(total.reports)
+        return release(self, add(self, empty(self), np.frombuffer(total.rows, REPORT)), noise)
+
+    monkeypatch.setattr(CellPairs, "empty", lambda _: Held(0, b""))
+    monkeypatch.setattr(CellPairs, "add", lambda _, total, rows: total.merged(Held(len(rows), rows.tobytes())))
+    monkeypatch.setattr(CellPairs, "release", release_of)
+    return released
+
+
+async def test_records_are_held_until_the_release_and_then_erased(tmp_path: Path, holding: list[int]) -> None:
+    settings = ServerSettings(data=tmp_path / "data", admin_token=TOKEN, sender_keys=TRUSTED)
+    async with serving(create_app(settings)) as client:
+        assert (await Api(client).create(CENTRAL)).status_code == 201
+        first = await Api(client).publication()
+        await client.post("/reports", content=body_of(first, sealed_reports(first, 13)))
+    records = plain_reports(first, 13)
+    stored = files(tmp_path / "data")
+    assert not any(record in content for record in records for content in stored.values()), "held, but not in the clear"
+    async with serving(create_app(settings)) as client:
+        await client.post("/reports", content=body_of(first, sealed_reports(first, 7, seed=1)))
+        assert (await Api(client).facts())["version"] == 2
+        assert holding == [20]
+    sizes = [len(content) for name, content in files(tmp_path / "data").items() if name.startswith("keys/")]
+    assert sizes == [32], "the key of the closed round, with which its records were encrypted, is gone"

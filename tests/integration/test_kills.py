@@ -75,9 +75,7 @@ def count_reports(at: Services, folder: Path, min_accepted: int) -> int:
 @pytest.mark.nightly
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize(("changes", "victims"), [(LONG, ["server", "shuffler"]), (CENTRAL, ["server"])])
-def test_many_kills_lose_and_double_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, changes: dict[str, object], victims: list[str]
-) -> None:
+def test_many_kills_lose_and_double_nothing(tmp_path, monkeypatch, changes, victims):
     monkeypatch.setattr("privateer_lab.load.endpoints.STARTUP_SECONDS", 90.0)  # a busy machine is slow
     rng, kills, run = random.Random(7), 0, 0
     while kills < KILLS:

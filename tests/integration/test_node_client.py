@@ -1,6 +1,7 @@
-"""A client in another language, written from docs/ alone: its reports are counted, and estimates are right."""
+"""A client in JavaScript, written from docs/ alone: its reports count, its tokens, and all vectors."""
 
 import json
+import os
 import shutil
 import subprocess
 import time
@@ -13,9 +14,11 @@ import pytest
 
 from privateer_core.wire.publication import decode_publication
 from privateer_lab.services.processes import Services, free_port, run_services
+from tests.documents import wire
 from tests.support.specs import tables
 
 pytestmark = pytest.mark.node
+
 
 _SDK = Path("sdk/js")
 _BANDIT = {"algorithm.name": "bandit", "experiment.round_size": 300, "experiment.horizon": 300}
@@ -38,11 +41,7 @@ _TRIAL = {
     "segments.features": ["x1"],
     "segments.cuts": {"x1": [0.5]},
 }
-_ASKED = {
-    "privacy.epsilon": 1.0,
-    "segments.cuts": {"x1": [0.2, 0.35, 0.5, 0.65, 0.8]},
-    "algorithm.allocation": "fixed",
-}
+_ASKED = {"privacy.epsilon": 1.0, "segments.cuts": {"x1": [0.2, 0.35, 0.5, 0.65, 0.8]}, "algorithm.allocation": "fixed"}
 _LINEAR = {"algorithm.name": "linear"}
 _CENTRAL = {
     "privacy.model": "central",
@@ -156,3 +155,26 @@ def test_it_refuses_terms_that_a_device_must_refuse(services: Services) -> None:
     )
     output = node("--input-type=module", "-e", script)
     assert output.splitlines() == ["terms-refused epsilon", "not-found", "terms-refused shuffler"]
+
+
+SDK = Path(__file__).parents[2] / "sdk" / "js"
+FILES = ("vectors", "families", "offline", "token-vectors", "hostile")
+
+
+@pytest.mark.timeout(900)  # all vectors, with all processors busy
+def test_the_client_in_javascript_meets_all_vectors(tmp_path: Path) -> None:
+    contents = {name: content for module in wire.MODULES for name, content in module.files().items()}
+    people = {name: sum(case["people"] for case in contents[name]) for name in ("decisions", "offline")}
+    assert min(people.values()) >= 10_000, people
+    for path, text in wire.render(contents, tmp_path).items():
+        path.write_text(text)
+    command = shutil.which("node")
+    assert command, "Node 20 or newer is missing: install it, or leave out `make sdk`"
+    tests = [f"test/{name}.test.js" for name in FILES]
+    environment = os.environ | {"PRIVATEER_VECTORS": str(tmp_path)}
+    process = subprocess.run(
+        [command, "--test", *tests], cwd=SDK, env=environment, capture_output=True, text=True, timeout=900
+    )
+    assert process.returncode == 0, process.stdout + process.stderr
+    assert len(contents["terms"]) > 100
+    assert contents["terms"][-1]["name"] in process.stdout

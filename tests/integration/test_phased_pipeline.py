@@ -1,6 +1,5 @@
-"""Phased elimination over real sockets: the same as in one process, whatever dies when."""
+"""Phased elimination and linear bandits over real sockets: the same as in one process, whatever dies when."""
 
-import json
 import math
 import threading
 import time
@@ -12,18 +11,18 @@ import numpy as np
 import pytest
 
 from privateer_client import Client, Ledger, Limits, ReportStatus
+from privateer_core.algorithms.linear.spec import LinearSpec
+from privateer_core.errors import InvalidValueWarning
 from privateer_core.privacy.certificate import recompute
 from privateer_core.privacy.record_verification import read_certificates
+from privateer_core.privacy.trust import TRUST
 from privateer_core.spec.spec import Spec
-from privateer_lab.cli.input_files import load_spec
-from privateer_lab.load.command import main
 from privateer_lab.load.driver import LoadResult, run_load
 from privateer_lab.services.processes import Services, free_port, run_services
 from privateer_lab.simulation.simulate import simulate_once
 from tests.support.answers import fact
 from tests.support.phased import phased_spec
 
-EXAMPLE = Path(__file__).parents[2] / "examples" / "stations.toml"
 QUICK = {
     "experiment.horizon": 700,
     "experiment.participants": 800,
@@ -158,30 +157,57 @@ def test_a_device_of_four_lines(tmp_path: Path) -> None:
         assert get(at, spec, "")["received"] == sum(is_invited for is_invited, _ in outcomes)
 
 
-def test_the_load_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    spec = phased_spec({**STILL, "experiment.horizon": 100})
-    with run_services(tmp_path, free_port(), free_port()) as at:
-        create(at, spec)
-        options = ["test", "--url", at.server, "--shuffler", at.shuffler, "--json"]
-        main(options)
-        output = json.loads(capsys.readouterr().out)
-        assert (output["over"], output["people"]["held"]["needed"]) == (True, 0)
-        assert output["accepted"] == output["took_part"] == output["people"]["counted"] > 0
-        for wrong in (["--cohort", "x"], ["--users", "801"], ["--set", "population.scale=-1"]):
-            with pytest.raises(SystemExit) as stop:
-                main([*options, *wrong])
-            assert stop.value.code == 2, wrong
-            output = capsys.readouterr().err
-            assert output.startswith("privateer: ")
-            assert output.count("\n") == 1
+PROMISES: dict[str, dict[str, Any]] = {
+    "local": {"epsilon": 4.0},
+    "shuffle": {"epsilon": 1.0, "delta": 1e-6, "min_batch": 300},
+    "central": {"epsilon": 4.0, "delta": 1e-6},
+    "none": {},
+}
+PEOPLE = 900
 
 
-@pytest.mark.nightly
-def test_two_thousand_devices(tmp_path: Path) -> None:
-    spec = load_spec(EXAMPLE, [])
+SEVERAL: dict[str, Any] = {"honest_fraction": 0.3}
+"""So few honest people that several messages tell more than one."""
+
+
+def spec_of(model: str, messages: int = 1) -> LinearSpec:
+    """Rounds of 300 people with two numbers and a level."""
+    numbers = {f"x{j}": {"low": -1.0, "high": 1.0} for j in (1, 2)}
+    data = {
+        "experiment": {"name": f"{model}-{messages}", "arms": ["a", "b", "c"], "horizon": PEOPLE, "round_size": 300},
+        "context": {"features": numbers},
+        "privacy": {"model": model, **PROMISES[model], **(SEVERAL if messages > 1 else {})},
+        "algorithm": {"name": "linear", "link": "logistic", "messages_per_report": messages},
+    }
+    return LinearSpec.model_validate(data)
+
+
+def create_linear(at: Services, spec: Spec) -> None:
+    body = spec.model_dump(mode="json", exclude_none=True)
+    headers = {"Authorization": f"Bearer {at.token}"}
+    answer = httpx.post(f"{at.admin}/experiments", json=body, headers=headers, timeout=60)
+    assert answer.status_code == 201, answer.text
+
+
+def test_people_report_under_every_trust_model_and_the_last_policy_is_learned(tmp_path: Path) -> None:
+    people = {"name": "disjoint", "link": "logistic"}
     with run_services(tmp_path, free_port(), free_port()) as at:
-        create(at, spec)
-        result = drive(at, spec)
-        assert result.over
-        assert_recorded(at, spec, result)
-    assert_true_to_the_process(spec, result, 20)
+        for spec in (*map(spec_of, TRUST), spec_of("shuffle", messages=3)):
+            create_linear(at, spec)
+            result = run_load(
+                spec.name, at.server, at.shuffler, sender_key=at.sender_key, population=people, batch=50, seed=1
+            )
+            assert (result.over, result.accepted) == (True, PEOPLE)
+            messages_per_report = spec.algorithm.messages_per_report  # a calibration may find that fewer say more
+            assert result.messages_sent in [
+                PEOPLE * count for count in range(min(messages_per_report, 2), messages_per_report + 1)
+            ]
+            last = httpx.get(f"{at.server}/experiments/{spec.name}/policy", timeout=60).json()
+            assert last["version"] == 4
+            assert len({tuple(arm.items()) for arm in last["policy"]["shows"]["arms"].values()}) == 3
+        limits = Limits(epsilon=4.0)
+        with Client(at.server, ledger=Ledger(tmp_path / "ledger.db"), shuffler=at.shuffler, limits=limits) as client:
+            session = client.join("local-1")
+            assert session.choose({"x1": 5.0, "x2": float("inf")}) in ("a", "b", "c")
+            with pytest.warns(InvalidValueWarning, match="x1"):
+                session.choose({"x1": float("nan"), "x2": 0.0})

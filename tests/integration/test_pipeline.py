@@ -244,7 +244,6 @@ def test_up_stops_its_services_on_a_signal(tmp_path: Path, signal_: int) -> None
     options = ["--data", str(tmp_path), *(part for pair in zip(names, map(str, ports), strict=True) for part in pair)]
     command = [sys.executable, "-c", "from privateer_lab.cli.command_line import main; main()", "up", *options]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as up:
-        assert up.stdout is not None
         while "privateer create" not in (line := up.stdout.readline()):
             assert up.poll() is None
         assert line.endswith(f" --admin-url http://127.0.0.1:{ports[2]}\n")

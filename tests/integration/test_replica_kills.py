@@ -19,7 +19,6 @@ from privateer_lab.services.processes import Processes, free_port
 from privateer_server.data import open_data
 from privateer_server.rounds.open_round import add_stored_sums, restore_without_sums
 from tests.support.nights import KILLS
-from tests.support.postgres import Cluster
 from tests.support.replicas import Shared
 from tests.support.sealing import body_of, plain_reports, seal, sealed_reports
 from tests.support.senders import TRUSTED, Signing
@@ -146,9 +145,7 @@ def send(at: Pair, client: httpx.Client, body: bytes) -> tuple[int, int]:
         pytest.param(4_000, 10, (DATABASE,), marks=[pytest.mark.nightly, pytest.mark.timeout(3600)]),
     ],
 )
-def test_kills_in_the_middle_of_a_round_lose_and_double_nothing(
-    postgres: Cluster, tmp_path: Path, people: int, kills: int, victims: tuple[str, ...]
-) -> None:
+def test_kills_in_the_middle_of_a_round_lose_and_double_nothing(postgres, tmp_path, people, kills, victims):
     """Every report is unique, and the sums are compared with those of all reports, to the last bit."""
     shared, rng, killed = Shared.make(postgres, tmp_path), random.Random(3), 0
     with pair(shared, {**CENTRAL, "experiment.round_size": 50_000, "experiment.horizon": 50_000}) as (at, client):
@@ -192,11 +189,9 @@ def test_kills_in_the_middle_of_a_round_lose_and_double_nothing(
         assert send(at, client, body_of(first, sealed[starts[0] : starts[0] + BODY])) == (BODY, 0)
     data = open_data(shared.settings())
     stored = data.store.experiment("test")
-    assert stored is not None
     blank = restore_without_sums(stored.current)
     whole = add_stored_sums(blank, data.store.sums("test", 1), data.keys.find_decryptor(blank.round.public_key))
     data.close()
-    assert whole is not None
     messages = [message for start in starts for message in plain[start : start + BODY]]
     expected = blank.step.policy.make_analyzer(blank.step.policy).tally(blank.mechanism, b"".join(messages))
     assert stored.current.received == len(messages) == whole.total.reports == expected.reports
@@ -208,9 +203,7 @@ def test_kills_in_the_middle_of_a_round_lose_and_double_nothing(
 @pytest.mark.parametrize(
     ("min_rounds", "deaths"), [(25, 4), pytest.param(25, KILLS, marks=[pytest.mark.nightly, pytest.mark.timeout(3600)])]
 )
-def test_deaths_while_rounds_close_release_every_round_once(
-    postgres: Cluster, tmp_path: Path, min_rounds: int, deaths: int
-) -> None:
+def test_deaths_while_rounds_close_release_every_round_once(postgres, tmp_path, min_rounds, deaths):
     """Servers die before and after each step of a closing; the other server goes on, and both publish the same."""
     shared, size = Shared.make(postgres, tmp_path), 10
     changes = {**CENTRAL, "experiment.round_size": size, "experiment.horizon": 50_000}

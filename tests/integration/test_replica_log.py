@@ -84,9 +84,7 @@ async def test_concurrent_publications_of_both_servers_are_in_one_log(shared: Sh
             await check_grown(entry, head, last)
 
 
-async def test_a_server_proves_the_other_servers_publications_at_once(
-    shared: Shared, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_server_proves_the_other_servers_publications_at_once(shared, monkeypatch):
     """No notification comes, and the followers' timer is off."""
     monkeypatch.setattr(
         "privateer_server.rounds.background_checks.Follower.refresh_experiments", lambda _: asyncio.sleep(3600)

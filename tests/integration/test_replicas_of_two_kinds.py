@@ -47,11 +47,9 @@ def noise(shared: Shared) -> np.ndarray[Any, np.dtype[np.int64]]:
     """Noise of earlier releases that the open round has, (steps, coordinates)."""
     data = open_data(shared.settings())
     stored = data.store.experiment("test")
-    assert stored is not None
     blank = restore_without_sums(stored.current)
     full = add_stored_sums(blank, data.store.sums("test", ROUNDS + 1), data.keys.find_decryptor(blank.round.public_key))
     data.close()
-    assert full is not None
     return np.asarray(full.total.noise)
 
 

@@ -150,9 +150,7 @@ async def test_a_round_that_closes_by_its_deadline_is_delivered_once(shared: Sha
         assert len(shared.server.attempts) == 1
 
 
-async def test_another_replica_delivers_the_same_bytes_after_a_replica_died(
-    shared: SharedShufflers, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_another_replica_delivers_the_same_bytes_after_a_replica_died(shared, monkeypatch):
     """The first replica has delivered and gets no answer; its lease runs out, since it is dead and cannot renew it."""
     monkeypatch.setattr(Leases.__init__, "__defaults__", (1.0,))
     header, reports = shared.server.publish(batch=10), sealed_reports(10)

@@ -56,9 +56,7 @@ async def close_round(services: Pair, people: int, version: int = 1) -> None:
 
 @pytest.mark.parametrize("window", [0.0, HOUR])
 @pytest.mark.parametrize(("changes", "people"), [(SMALL, 20), (SHUFFLED, 100), (CENTRAL, 20)])
-async def test_a_choice_of_an_earlier_round_is_counted_in_the_open_one(
-    folder: Path, changes: dict[str, Any], people: int, window: float
-) -> None:
+async def test_a_choice_of_an_earlier_round_is_counted_in_the_open_one(folder, changes, people, window):
     async with pair(folder) as services:
         await services.api.create({**changes, "experiment.conversion_window_seconds": window})
         clock = Hands()

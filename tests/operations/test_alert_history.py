@@ -1,7 +1,5 @@
 """The rules fire on what services show, and only then: planted pages, without a service."""
 
-from pathlib import Path
-
 import pytest
 
 from tests.operations.alert_history import CALM, CURED, LASTING, Phase, Scrape, find_alerts, promtool
@@ -33,9 +31,7 @@ def phase(start: int, minutes: int, counting: int = 1, failures: int = 0, full: 
         pytest.param(0, {"counting": 0}, {}, marks=pytest.mark.nightly),
     ],
 )
-def test_planted_faults_fire_their_rule_and_clear(
-    minutes: int, fault: dict[str, int], alerts: dict[str, int], tmp_path: Path
-) -> None:
+def test_planted_faults_fire_their_rule_and_clear(minutes, fault, alerts, tmp_path):
     phases = phase(1_699_999_900, CALM), phase(1_700_000_000, minutes, **fault), phase(1_700_000_100, CURED)
     alerts_fired = find_alerts(phases, tmp_path)
     assert (alerts_fired.before, alerts_fired.after) == (set(), set())

@@ -48,9 +48,7 @@ def seeds() -> list[ParameterSet]:
 
 
 @pytest.mark.parametrize("seed", seeds())
-def test_a_fault_is_seen_and_cured_and_loses_nothing(
-    seed: int, folder: Path, table: Path, request: pytest.FixtureRequest
-) -> None:
+def test_a_fault_is_seen_and_cured_and_loses_nothing(seed, folder, table, request):
     fault_case = case(seed)
     if fault_case.fault.disk and not can_mount():
         pytest.skip("only root may mount a disk")

@@ -79,9 +79,7 @@ def test_wheels_of_a_release_are_kept() -> None:
 
 @pytest.mark.parametrize("model", ["none", "local"])
 @pytest.mark.parametrize("name", SPECS)
-def test_devices_of_the_last_release_take_part(
-    name: str, model: str, wheels: Path, services: Services, tmp_path: Path
-) -> None:
+def test_devices_of_the_last_release_take_part(name, model, wheels, services, tmp_path):
     changes = {
         "experiment.name": f"{name}-{model}",
         "experiment.horizon": 10 * PEOPLE,

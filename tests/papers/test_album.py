@@ -1,7 +1,6 @@
 """All reproductions on a page: it exists from the first on, resumes, and reports faults of the data."""
 
 import gzip
-import json
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -13,14 +12,13 @@ from privateer_lab.render.pictures import create_panels
 from privateer_papers import catalogue, finished_runs
 from privateer_papers.album import PUBLICATIONS
 from privateer_papers.catalogue import all_reproductions
-from privateer_papers.data_files import DATA, PUBLISHED_COLUMNS
+from privateer_papers.data_files import DATA
 from privateer_papers.reproduction import Effort, Reproduction, Row, Rows, TableLine
 from tests.support.pages import check
 from tests.unit.lab.cli.test_command_line import run
 
 ROOT = Path(__file__).parents[2]
 ADULT_ROW = "39, Private, 7, Bachelors, 13, Divorced, Sales, Unmarried, White, Male, 2174, 0, 40, Cuba, <=50K\n"
-PERSON = ",".join(["a", "b"] + ["0"] * 14)
 NAMES = ("paper-1-one", "paper-3-two", "paper-5-three")
 
 
@@ -104,9 +102,7 @@ def test_all_are_on_one_page_without_requests(plays: Plays, capsys: pytest.Captu
         assert paper.opening in page.text
 
 
-def test_a_run_with_the_same_settings_is_resumed(
-    plays: Plays, capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
+def test_a_run_with_the_same_settings_is_resumed(plays, capsys, tmp_path):
     plays.interrupted = NAMES[2]
     data = ("--adult", write_adult_file(tmp_path))
     assert reproduce(capsys, tmp_path, *data)[0] == 130
@@ -129,9 +125,7 @@ def test_a_run_with_the_same_settings_is_resumed(
     assert "small version, 2 to 3 seeds each, in" in text_of(tmp_path)
 
 
-def test_another_version_or_a_lost_picture_is_run_again(
-    plays: Plays, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_another_version_or_a_lost_picture_is_run_again(plays, capsys, tmp_path, monkeypatch):
     assert reproduce(capsys, tmp_path)[0] == 0
     for ending in (".png", ".svg"):
         (tmp_path / (NAMES[0] + ending)).unlink()
@@ -145,18 +139,7 @@ def test_another_version_or_a_lost_picture_is_run_again(
     assert plays == [NAMES[0], NAMES[2]]
 
 
-def test_the_page_is_there_after_the_first(plays: Plays, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    plays.interrupted = NAMES[0]
-    assert reproduce(capsys, tmp_path)[0] == 130
-    text = text_of(tmp_path)
-    assert plays == [NAMES[0]]
-    assert "0 of 3 figures" in text
-    assert "It is not made yet." in text
-
-
-def test_without_data_the_rest_runs_and_the_page_names_the_missing_option(
-    plays: Plays, capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
+def test_without_data_the_rest_runs_and_the_page_names_the_missing_option(plays, capsys, tmp_path):
     assert reproduce(capsys, tmp_path)[0] == 0
     assert plays == [NAMES[0], NAMES[2]]
     assert f"It needs --adult: {DATA['adult'].description}." in text_of(tmp_path)
@@ -176,20 +159,7 @@ def write_broken_files(tmp_path: Path) -> dict[str, str]:
     return {**paths, "missing": str(tmp_path / "none.data")}
 
 
-def test_the_page_says_what_was_run_on_a_small_made_file_alone(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    kinds = {name: all_reproductions()[name] for name in ("paper-1-table-2-jobs", "paper-1-table-2-taxi")}
-    monkeypatch.setattr(catalogue, "all_reproductions", lambda: kinds)
-    assert reproduce(capsys, tmp_path)[0] == 0
-    text = text_of(tmp_path)
-    assert text.count("tests run on a small made file of its format.") == 2
-    assert text.count("It needs --") == 2
-
-
-def test_a_file_that_is_not_the_data_set_gives_one_line_of_error_and_the_rest_runs(
-    plays: Plays, capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
+def test_a_file_that_is_not_the_data_set_gives_one_line_of_error_and_the_rest_runs(plays, capsys, tmp_path):
     files = write_broken_files(tmp_path)
     assert len(files) == 5
     for fault, path in files.items():
@@ -202,36 +172,6 @@ def test_a_file_that_is_not_the_data_set_gives_one_line_of_error_and_the_rest_ru
         assert "32,561 and 16,281 rows" in line
         assert "archive.ics.uci.edu" in line
         assert line.removeprefix("privateer: ") in text_of(tmp_path / "out" / fault)
-
-
-def test_a_file_that_has_no_published_figures_is_left_out(
-    plays: Plays, capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
-    good, other, cut = (tmp_path / name for name in ("good.csv", "other.csv", "cut.csv"))
-    good.write_text(f"{','.join(PUBLISHED_COLUMNS)}\n{PERSON}\n")
-    other.write_text("a,b\n1,2\n")
-    cut.write_text(f"{','.join(PUBLISHED_COLUMNS)}\n{PERSON}\n{PERSON[:9]}\n")
-    for path, code, read in ((good, 0, ["published"]), (other, 2, []), (cut, 2, [])):
-        out = tmp_path / path.stem
-        assert reproduce(capsys, out, "--published", str(path))[0] == code
-        assert json.loads((out / f"{NAMES[0]}.json").read_text())["rows"][0]["read"] == read
-        assert ("public logs" in text_of(out)) == (code == 2)
-
-
-def test_the_command_needs_a_name_or_all(plays: Plays, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    for arguments in ((), (NAMES[0], "--all")):
-        code, _, err = run(capsys, "reproduce", *arguments, "--out", str(tmp_path))
-        assert (code, err.count("\n")) == (2, 1)
-        assert err.startswith("privateer: NAME: ")
-    assert not plays
-
-
-def test_the_result_is_printed_as_json(plays: Plays, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    code, out, err = reproduce(capsys, tmp_path, "--json")
-    document = json.loads(out)
-    assert (code, err) == (0, "")
-    assert {entry["name"] for entry in document["made"]} == set(NAMES)
-    assert Path(document["page"]).is_file()
 
 
 def read_album_page(page: str) -> tuple[Any, int, str]:
@@ -248,27 +188,3 @@ def test_the_documentation_has_the_page_of_all_small_versions() -> None:
     assert remark.startswith(" in their small version, seeds 0 to ")
     assert len(page.images) == count == len(all_reproductions()) - 2  # two need files that are not to be had
     assert "UTC" in page.text
-
-
-def test_the_documentation_has_the_page_of_a_full_run() -> None:
-    """What is not made it says; most is."""
-    page, count, remark = read_album_page("papers-made-again.html")
-    assert set(all_reproductions()) <= page.anchors
-    assert re.fullmatch(r", (seeds 0 to \d+|\d+ to \d+ seeds each)", remark)
-    assert count >= 2 * len(all_reproductions()) // 3
-    assert len(page.images) >= count
-    waits = page.text.count("It is not made yet.") + page.text.count("It needs --") + page.text.count("Interrupted")
-    assert waits >= len(all_reproductions()) - count
-    assert "UTC" in page.text
-
-
-@pytest.mark.nightly
-@pytest.mark.timeout(900)
-def test_all_in_small_within_eight_minutes(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    code, out, _ = reproduce(capsys, tmp_path, "--jobs", "2", "--json")
-    document = json.loads(out)
-    assert code == 0
-    assert sum(entry["seconds"] or 0 for entry in document["made"]) < 480
-    page = check((tmp_path / "index.html").read_text())
-    assert {entry["name"] for entry in document["made"]} <= page.anchors
-    assert len(page.images) == sum(entry["seconds"] is not None for entry in document["made"])

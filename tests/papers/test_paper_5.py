@@ -1,19 +1,34 @@
-"""Paper 5's instance, Section 7, in one process; docs/phased.md has the numbers that were measured."""
+"""Paper 5: the instance of Section 7, Table 1's rates, and its shuffled bits."""
 
+import math
+import re
 from typing import Any
 
+import numpy as np
 import pytest
 
+from privateer_core.accounting.accountant import account
+from privateer_core.accounting.gaussian import (
+    classic_gaussian_standard_deviation,
+    gaussian_epsilon,
+    gaussian_standard_deviation,
+)
+from privateer_core.errors import SpecError
 from privateer_lab.simulation.simulate import simulate_once, summarize
-from privateer_papers.paper_5 import phased_regret
+from privateer_papers.paper_5 import phased_regret, rates
 from privateer_papers.paper_5.phased_regret import (
+    ALPHA,
     TABLE_1,
+    VARIANTS,
     compare_models,
     regret_curve,
     run_fixed_clients,
     section_7_spec,
 )
+from privateer_papers.paper_5.rates import RATES, REGRET_POWER, TRAFFIC_POWERS
+from privateer_papers.published_trust import published_bits
 from privateer_papers.reproduction import Effort, Rows
+from tests.papers.test_publications import text_of
 
 TARGETS = {
     ("none", None): 25_000,
@@ -104,3 +119,79 @@ def test_a_curve_ends_at_the_final_regret():
     assert points[-1]["time"] == 1_000_000
     assert points[-1]["regret"] == pytest.approx(run.regret / 1e6)
     assert points[0]["regret"] > 5 * points[-1]["regret"]
+
+
+def rows_of_rates(regret: float, bits: float) -> Rows:
+    """Runs of three seeds at three horizons that grow by these exponents, with little noise."""
+    rng, rows = np.random.default_rng(4), Rows()
+    for model, calibration in VARIANTS:
+        for horizon in (1000, 4000, 16_000):
+            for seed in range(3):
+                noise = np.exp(0.02 * rng.normal(size=2))
+                facts = {"model": model, "calibration": calibration, "people": horizon, "seed": seed}
+                figures = {"regret": horizon**regret * noise[0], "bits": horizon**bits * noise[1]}
+                rows.append({**facts, **figures, "uniform": float(horizon)})
+    return rows
+
+
+def test_slopes_above_the_papers_are_said_first() -> None:
+    slow, fast = rows_of_rates(0.5, 0.7), rows_of_rates(0.7, 1.0)
+    assert RATES.warnings(slow) == []
+    # All four in regret, and in bits all but shuffle, whose exponent is 1.2.
+    assert len(RATES.warnings(fast)) == 7
+    assert "0 of 8 slopes of ours, and in 0 of 6" in RATES.sentence(slow)
+    assert "7 of 8 slopes of ours, and in 5 of 6" in RATES.sentence(fast)
+    lines = RATES.compared(fast)
+    assert len(lines) == 8
+    assert [line.published for line in lines] == ["0.6"] * 4 + ["0.8", "0.8", "0.8", "1.2"]
+    assert "".join(line.text for line in lines[:4]).count("(above)") == len(VARIANTS)
+    assert len(RATES.draw(RATES.title, slow).axes) == 2
+
+
+def test_runs_of_short_horizons(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rates, "_QUICK_HORIZONS", (1000, 3000, 9000))
+    monkeypatch.setattr(rates, "_N_PARTICIPANTS", 20_000)
+    rows = Rows(RATES.rows(Effort(quick=True, seeds=1, jobs=1)))
+    assert len(rows) == 3 * len(VARIANTS)
+    assert all(0 < row["regret"] <= 1.5 * row["uniform"] and row["bits"] > 0 for row in rows)
+
+
+@pytest.mark.data
+def test_exponents_are_printed() -> None:
+    text = re.sub(r"\s+", " ", text_of(5))
+    assert f"alpha = {ALPHA}" in text.replace("\\", "")
+    assert pytest.approx(1 - ALPHA / 2) == REGRET_POWER
+    assert text.count(r"T^{1-\alpha/2}") >= 6
+    assert r"$O(dT^{3\alpha/2})$ (bits)" in text
+    assert TRAFFIC_POWERS["shuffle"] == pytest.approx(1.5 * ALPHA)
+
+
+def test_equation_22_by_hand():
+    """n = 1024, s = 60 at (10, .25): log terms by hand."""
+    bits = published_bits(10, 0.25, 60, 1024)
+    scaled, log = 10 / (18 * math.sqrt(math.log(8))), math.log(960)
+    assert bits.levels == 10
+    assert bits.bits == math.ceil(180 * 100 * log / (scaled**2 * 1024)) == 814
+    assert bits.probability == pytest.approx(90 * 100 * log / (814 * scaled**2 * 1024))
+
+
+def test_the_claim_at_ten_and_a_quarter_is_really_below_a_tenth():
+    bits = published_bits(10, 0.25, 60, 1024)
+    assert gaussian_epsilon(1e-6, bits.standard_deviation) == pytest.approx(0.078, abs=0.001)
+    assert account(bits.event).delta(10) < 1e-20
+
+
+@pytest.mark.parametrize("epsilon", [1, 5, 10, 15])
+def test_the_published_bits_are_hundreds_of_times_noisier_than_needed(epsilon):
+    assert published_bits(epsilon, 0.25, 60, 1024).standard_deviation > 250 * classic_gaussian_standard_deviation(
+        epsilon, 0.25
+    )
+    assert published_bits(epsilon, 1e-6, 20, 1024).standard_deviation > 250 * gaussian_standard_deviation(epsilon, 1e-6)
+
+
+@pytest.mark.parametrize(
+    "arguments", [(0, 0.25, 60, 10), (16, 0.25, 60, 10), (1, 0, 60, 10), (1, 0.1, 0, 10), (1, 0.1, 1, 0)]
+)
+def test_settings_that_the_theorem_does_not_cover_are_refused(arguments):
+    with pytest.raises(SpecError):
+        published_bits(*arguments)

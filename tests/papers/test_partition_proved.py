@@ -1,4 +1,4 @@
-"""The proved learner: calibrated estimates, bounds, dropping, halving."""
+"""The proved learner: calibrated estimates, bounds at all times, and no arm dropped where it is best."""
 
 from dataclasses import replace
 from typing import Any
@@ -11,13 +11,16 @@ from scipy import stats
 
 from privateer_core.primitives.contributions import KeyedValues
 from privateer_core.primitives.public_coins import UNIT
-from privateer_papers.paper_1.proved import ProvedLearner, ProvedState
+from privateer_papers.paper_1 import proved
+from privateer_papers.paper_1.proved import ProvedLearner, ProvedState, martingale_upper_bound
+from privateer_papers.paper_4.confidence_sequence import ConfidenceSequence, noise_remainder
 from privateer_server.algorithms import NewRound, learner_for
 from tests.support.partitions import random_bins
 from tests.support.people import rounds
 from tests.support.releases import wild_release
 from tests.support.specs import SHUFFLE, make_spec
 from tests.support.statistics import FALSE_ALARM
+from tests.support.trials import SETTINGS, Trials, central
 
 FLAT = np.array([0.9, 0.5, 0.2])
 PROVED = {"algorithm.name": "paper-1-proved"}
@@ -202,3 +205,166 @@ def test_estimates_begin_anew_with_each_cohort():
         after = learner.learn(state, policy, mechanism.simulate(keyed_values, np.random.default_rng(1)))
         assert bool(after.precision.max() >= 5) is is_kept
         assert after.evidence_cohort == cohort
+
+
+CENTRAL = {"privacy.model": "central", "privacy.delta": 1e-6}
+PROMISE_PROVED = {"algorithm.name": "paper-1-proved", "experiment.horizon": 80_000, "experiment.round_size": 4000}
+
+
+def proved_spec(**changes):
+    return make_spec({**PROMISE_PROVED, **changes}, dimension=1, arms=2)
+
+
+def outcome(spec, means, seed, sample=None):
+    """Whether an arm was dropped in a bin where it is the best somewhere, on a grid, and how many were dropped."""
+    contexts = (np.arange(1024)[:, None] + 0.5) / 1024
+    best = means(contexts).argmax(axis=1)
+    *_, last = rounds(spec, means, seed, sample)
+    bins = replace(last.policy, depths=last.state.depths, paths=last.state.paths).locate(contexts)
+    return not last.state.active[bins, best].all(), int((~last.state.active).sum())
+
+
+def steep_means(contexts):
+    """Two arms that cross at .4 with slopes 1 and -1 and differ by up to .9; Lipschitz with constant 1."""
+    gap = np.clip(contexts[:, 0] - 0.4, -0.45, 0.45)
+    return np.stack([0.5 + gap, 0.5 - gap], axis=1)
+
+
+def crowded_contexts(rng, n):
+    """Contexts whose density is up to 7.125."""
+    return np.where(rng.random((n, 1)) < 0.875, rng.random((n, 1)) / 8, rng.random((n, 1)))
+
+
+@pytest.mark.parametrize(
+    "changes", [{}, {"privacy.epsilon": 4.0}, SHUFFLE, CENTRAL], ids=["local-1", "local-4", "shuffle", "central"]
+)
+def test_no_arm_is_dropped_where_it_is_best(changes):
+    """80,000 people, failure .05; 10 runs. Were the chance .05, more than 5 would fail with chance 3e-6.
+
+    Arms are dropped in every run, so that the promise is not kept by doing nothing.
+    """
+    outcomes = [outcome(proved_spec(**changes), steep_means, seed) for seed in range(10)]
+    assert sum(wrong for wrong, _ in outcomes) <= 5
+    assert min(dropped for _, dropped in outcomes) > 0
+
+
+def test_dropping_too_boldly_is_caught(monkeypatch):
+    """Planted: bounds of next to no width, and a bias of bins that is next to none."""
+    honest, bias = proved.martingale_upper_bound, ProvedLearner._bias_bounds
+    monkeypatch.setattr(proved, "martingale_upper_bound", lambda *arguments: 0.05 * honest(*arguments))
+    monkeypatch.setattr(ProvedLearner, "_bias_bounds", lambda *arguments: 0.05 * bias(*arguments))
+    failures = sum(outcome(proved_spec(), steep_means, seed)[0] for seed in range(10))
+    assert failures > 5
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("changes", [{}, {"privacy.epsilon": 8.0}, CENTRAL], ids=["local-1", "local-8", "central"])
+def test_the_promise_holds_at_length_on_uneven_people(changes):
+    """Density up to 8 (declared), 400,000 people, 60 runs at failure .05: at most 13 may fail (chance 2e-6 at .05)."""
+    spec = proved_spec(**{"algorithm.density_bound": 8.0, "experiment.horizon": 400_000, **changes})
+    assert sum(outcome(spec, steep_means, seed, crowded_contexts)[0] for seed in range(60)) <= 13
+
+
+@pytest.mark.nightly
+def test_the_promise_where_arms_are_alike():
+    """Two arms with the same mean everywhere: either dropped is a failure; 60 runs, at most 13 may fail."""
+
+    def equal_means(contexts):
+        return np.full((len(contexts), 2), 0.7)
+
+    spec = proved_spec(**{"algorithm.lipschitz": 1e-9, "experiment.horizon": 200_000})
+    assert sum(outcome(spec, equal_means, seed)[1] > 0 for seed in range(60)) <= 13
+
+
+LENGTH, WALKS = 4000, 2000
+
+
+def draw_walks(probability):
+    """Sums of steps of variance 1: a step is not 0 with this probability, and its sign is fair."""
+    rng = np.random.default_rng(4)
+    steps = rng.choice([-1.0, 1.0], (WALKS, LENGTH)) * (rng.random((WALKS, LENGTH)) < probability)
+    return np.cumsum(steps, axis=1)
+
+
+def count_crossings(probability, failure, factor=1.0):
+    variance = probability * np.arange(1, LENGTH + 1)
+    scale = np.full(LENGTH, 0.0 if probability == 1 else 1 / 3)
+    bound = martingale_upper_bound(variance, scale, np.full(LENGTH, failure), probability * LENGTH)
+    return int((draw_walks(probability) > factor * bound).any(axis=1).sum())
+
+
+@pytest.mark.parametrize("probability", [1.0, 0.1, 0.01])
+def test_no_more_walks_leave_than_may(probability):
+    assert stats.binom.sf(count_crossings(probability, 0.2) - 1, WALKS, 0.2) > FALSE_ALARM
+
+
+def test_a_bound_for_one_time_is_left_too_often():
+    """Planted: the normal quantile, which holds at one time and not at all."""
+    bound = stats.norm.isf(0.2) * np.sqrt(np.arange(1, LENGTH + 1))
+    crossings = int((draw_walks(1.0) > bound).any(axis=1).sum())
+    assert stats.binom.sf(crossings - 1, WALKS, 0.2) < FALSE_ALARM
+
+
+@pytest.mark.parametrize("failure", [1e-3, 1e-5, 1e-7])
+def test_the_bound_is_within_1_4_of_the_normal_quantiles_width(failure):
+    """Within 1.4 of the normal quantile's width at the expected variance, and 1.6 at 16 times more or less."""
+    for factor, max_ratio in ((1, 1.4), (16, 1.6), (1 / 16, 1.6)):
+        width = martingale_upper_bound(np.array([1e5 * factor]), np.zeros(1), np.array([failure]), 1e5)[0]
+        assert stats.norm.isf(failure) < width / np.sqrt(1e5 * factor) < max_ratio * stats.norm.isf(failure)
+
+
+def test_heavy_steps_widen_the_bound():
+    light, heavy, heaviest = martingale_upper_bound(
+        np.full(3, 100.0), np.array([0.0, 1.0, 1e6]), np.full(3, 0.01), 100.0
+    )
+    assert light < heavy < heaviest
+    assert np.isfinite(heaviest)
+
+
+SEGMENTS = np.array([0.4, 0.3, 0.2, 0.1])
+EFFECTS = np.array([0.03, -0.03, 0.06, 0.0])
+MEANS = np.stack([np.full(4, 0.3), 0.3 + EFFECTS], axis=1)
+
+
+def draw_sequences(trials: Trials, looks: int, seed: int, end: float = 1.0) -> list[ConfidenceSequence]:
+    rng, sequences = np.random.default_rng(seed), [ConfidenceSequence.begin(trials.design)]
+    shares = np.tile(np.array(trials.arms), (trials.count * len(trials.segments), 1))
+    for _ in range(looks):
+        sequences.append(sequences[-1].add(trials.epoch(rng, round(end * trials.people / looks), shares)))
+    return sequences[1:]
+
+
+@pytest.mark.parametrize("name", ["none", "central 1", "local 1"])
+def test_the_line_holds_at_every_look_and_beyond_the_plan(name: str) -> None:
+    """800 effects at 40 looks, up to twice the plan: at most .05 miss, less four standard errors .031."""
+    truth, missed = np.tile(EFFECTS, 200), np.zeros(800, bool)
+    for line in draw_sequences(Trials(SETTINGS[name], SEGMENTS, MEANS, 1e5, 200), 40, 1, end=2.0):
+        effect = line.effect()
+        missed |= (effect.low[:, 0] > truth) | (effect.high[:, 0] < truth)
+    assert missed.mean() <= 0.05
+
+
+def test_an_error_as_rare_as_stated_is_nearly_reached_by_bits_of_even_odds() -> None:
+    """A line that could be much narrower would be a poor one: at many looks a fifth of .05 is spent at least."""
+    lines = draw_sequences(Trials(SETTINGS["none"], np.ones(1), np.full((1, 2), 0.5), 4e4, 1_500), 100, 2)
+    limits = [line.effect() for line in lines]
+    assert 0.01 < np.any([(limit.low > 0) | (limit.high < 0) for limit in limits], axis=0).mean() <= 0.05
+
+
+def test_the_width_at_the_end_of_plan_is_2_716_standard_deviations_of_a_fair_coin() -> None:
+    effect = draw_sequences(Trials(SETTINGS["none"], np.ones(1), np.full((1, 2), 0.5), 4e4, 1), 5, 3)[-1].effect()
+    assert (effect.high - effect.estimate)[0, 0] == pytest.approx(2.716 / np.sqrt(4e4), rel=0.001)
+
+
+def test_noise_is_bounded_by_its_own_transform_and_without_that_the_line_breaks() -> None:
+    """Noise of epsilon .02 on 2,000 people, where it exceeds what people vary."""
+    setting, rate = central(0.5), 0.05
+    values = np.arange(-400, 401)
+    law = (1 - setting.decay) / (1 + setting.decay) * setting.decay ** np.abs(values)
+    assert noise_remainder(np.array([rate]), setting.noise)[0] == pytest.approx(2 * np.log(law @ np.exp(rate * values)))
+    trials = Trials(central(0.02), np.ones(1), np.full((1, 2), 0.5), 1e4, 400)
+    line = draw_sequences(trials, 5, 4)[-1]
+    difference = line.difference(0.05)
+    assert ((difference.low > 0) | (difference.high < 0)).mean() <= 0.05
+    half_width = (np.log(40) / line.rate + line.rate / 2 * line.total) / line.hits
+    assert (np.abs(difference.estimate) > half_width)[line.hits > 0].mean() > 0.05

@@ -1,21 +1,21 @@
-"""Rates of paper 1's theorems: the problem has their margin, and slopes that are steeper are named."""
+"""Rates of paper 1's theorems, and the problem that they are about."""
 
 import numpy as np
 import pytest
 
 from privateer_lab.environments import environment_for
 from privateer_papers.growth import fit_slope
-from privateer_papers.paper_1.figures.rates import (
-    EXPONENT,
-    GROWTH,
-    MARGIN,
-    RATES,
-    compute_bounds,
-    compute_information,
-    rate_slope,
+from privateer_papers.paper_1.figures.problem import (
+    CODE_CENTRES,
+    FIGURE_4,
+    FIGURE_5,
+    TEXT_CENTRES,
+    compute_mean_rewards,
+    summarize_rewards,
 )
-from privateer_papers.paper_1.setting import LDPMAB, build_instance, build_two_sources
-from privateer_papers.reproduction import OURS, Rows
+from privateer_papers.paper_1.figures.rates import EXPONENT, MARGIN, compute_bounds, compute_information, rate_slope
+from privateer_papers.paper_1.setting import build_instance, build_two_sources
+from privateer_papers.reproduction import Effort, Rows
 
 
 def test_the_problem_has_the_margin_that_the_rates_are_for() -> None:
@@ -42,31 +42,6 @@ def test_bounds_are_those_of_the_theorems() -> None:
     assert rate_slope(rows, "n") == pytest.approx(2 / 3)
 
 
-def rows_of_rates(our_exponent: float, published_exponent: float) -> Rows:
-    """Regrets of four seeds, which grow with each fact by these exponents and have a little noise."""
-    rng, rows = np.random.default_rng(8), Rows()
-    for panel, rate in RATES.items():
-        for x in (1000, 4000, 16_000):
-            case = {"n": x} if rate.fact == "n" else {"n": 4000, rate.fact: x / 16_000 if rate.fact == "epsilon" else x}
-            content = compute_information(case["n"], case.get("epsilon", 1.0), case.get("n_aux", 0))
-            for seed in range(4):
-                for policy, exponent in ((OURS, our_exponent), (LDPMAB, published_exponent)):
-                    regret = case[rate.fact] ** exponent * float(np.exp(0.02 * rng.normal()))
-                    facts = {"panel": panel, **case, "information": content}
-                    rows.append({**facts, "policy": policy, "seed": seed, "regret": regret})
-    return rows
-
-
-def test_what_grows_faster_than_the_bounds_is_said_first() -> None:
-    slow, fast = rows_of_rates(-0.9, 1.0), rows_of_rates(1.0, -0.9)
-    assert GROWTH.warnings(slow) == []
-    assert len(GROWTH.warnings(fast)) == len(RATES)
-    assert GROWTH.sentence(slow).startswith("Of 4 slopes of our regret 0 are above the upper bounds', and 4 of those")
-    assert all(float(line.run_here[:4]) == pytest.approx(1.0, abs=0.02) for line in GROWTH.compared(slow))
-    assert GROWTH.verdict(fast).count("(above)") == 4
-    assert len(GROWTH.draw(GROWTH.title, slow).axes) == 4
-
-
 def test_a_slope_may_be_in_any_fact() -> None:
     rows = Rows({"seed": seed, "n_aux": x, "regret": x**-0.5, "other": x**2.0} for seed in (0, 1) for x in (1, 2, 4))
     assert fit_slope(rows, "n_aux").value == pytest.approx(-0.5)
@@ -76,3 +51,35 @@ def test_a_slope_may_be_in_any_fact() -> None:
 
 def test_each_of_two_sources_has_the_printed_number_of_people() -> None:
     assert [source["participants"] for source in build_two_sources(500, 8.0, 0.0)] == [500, 500]
+
+
+def test_peaks_are_at_their_centres() -> None:
+    at = np.linspace(0, 1, 1201)
+    assert at[compute_mean_rewards(CODE_CENTRES, at).argmax(axis=0)].tolist() == pytest.approx([1 / 4, 1 / 2, 3 / 4])
+    assert at[compute_mean_rewards(TEXT_CENTRES, at).argmax(axis=0)].tolist() == pytest.approx([1 / 3, 2 / 3, 1])
+    assert compute_mean_rewards(TEXT_CENTRES, np.array([1 / 3])).max() == 1.0
+
+
+def test_figure_4_prints_the_regret_at_random_and_of_the_best_arm() -> None:
+    """Regret at random .41388 and of the best arm .38363, as others measured with the code's centres."""
+    rows = Rows(FIGURE_4.rows(Effort()))
+    shares, random, constant = summarize_rewards(rows, CODE_CENTRES)
+    assert shares == pytest.approx([0.375, 0.25, 0.375], abs=0.004)
+    assert (random, constant) == (pytest.approx(0.41388, abs=0.002), pytest.approx(0.38363, abs=0.002))
+    assert summarize_rewards(rows, TEXT_CENTRES)[0] == pytest.approx([0.5, 1 / 3, 1 / 6], abs=0.004)
+    assert FIGURE_4.compared(rows)[2].published == "50%, 33%, 17% by its text"
+    assert FIGURE_4.compared(rows)[0].ours == "0.414"
+    assert len(FIGURE_4.draw(FIGURE_4.title, rows).axes) == 2
+
+
+def test_figure_5_is_the_printed_density() -> None:
+    """Planted: the authors' sampler, which has twice the gamma, is told apart."""
+    rows = Rows(FIGURE_5.rows(Effort()))
+    assert len(rows) == 3 * 400
+    for gamma in (0.2, 1.0, 2.0):
+        assert np.mean([row["density"] for row in rows.where(gamma=gamma)]) == pytest.approx(1.0)
+    shares = {line.what: (line.published, line.ours) for line in FIGURE_5.compared(rows)}
+    assert shares["share of people within 1/4 of the middle, gamma 1"] == ("0.1250", "0.1250")
+    assert [line.published for line in FIGURE_5.compared(rows)] == [line.ours for line in FIGURE_5.compared(rows)]
+    assert FIGURE_5.sentence(rows).startswith("Our density is the printed one to ")
+    assert len(FIGURE_5.draw(FIGURE_5.title, rows).axes) == 4

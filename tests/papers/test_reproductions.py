@@ -126,9 +126,7 @@ def test_in_full(name: str, capsys: pytest.CaptureFixture[str], tmp_path: Path) 
     assert json.loads(out)["verdict"]
 
 
-def test_published_figures_are_drawn_and_counted(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_published_figures_are_drawn_and_counted(capsys, tmp_path, monkeypatch):
     """Published regrets above and below ours, and of another problem; ours are simulated once."""
     run_cases, logs = regret.run_cases, tmp_path / "logs.csv"
     cached: list[Row] = []
@@ -181,9 +179,7 @@ def test_the_list_names_all(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.mark.parametrize(("name", "count"), [("paper-1-figure-6", 1), ("paper-1-figure-9", 1), ("paper-5-table-1", 3)])
-def test_an_early_interrupted_reproduction_keeps_its_rows(
-    name: str, count: int, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_early_interrupted_reproduction_keeps_its_rows(name, count, capsys, tmp_path, monkeypatch):
     """Far too few rows for a verdict or a picture."""
     reproduction = all_reproductions()[name]
 

@@ -100,16 +100,6 @@ def test_laplace_noise_has_the_scale_of_its_sensitivity() -> None:
     assert sums.var() == pytest.approx(10 * 2 * (2 * 3**0.5 / 2.0) ** 2, rel=0.1)
 
 
-def test_printed_ratios_say_that_linear_and_nn_do_not_learn() -> None:
-    """Planted rewards stand beside the bounds from print: .715 and .784 of .85 / 1.21."""
-    policies = (*METHODS, "ABSE", "Linear, Laplace noise")
-    cell = {"epsilon": 1.0, "eps_aux": 1.0, "part": "n", "seed": 0}
-    rows = Rows({**cell, "policy": policy, "reward": 0.7 + 0.01 * k} for k, policy in enumerate(policies))
-    text = table_2.Table2(ADULT)._compare_competitors(rows)
-    assert "at most Linear 0.50, NN 0.55" in text
-    assert "Here they earn Linear 0.73, NN 0.75, Linear, Laplace noise 0.77" in text
-
-
 def write_adult_file(tmp_path: Path, count: int = 400) -> str:
     """A small file in the format of UCI Adult, with everybody's country in turn; every tenth row is incomplete."""
     rng, countries = (

@@ -5,7 +5,7 @@ import pytest
 
 from privateer_papers.paper_4 import welfare
 from privateer_papers.paper_4.frontier import play_matching, play_published
-from privateer_papers.paper_4.welfare import OUR_MODELS, PEERS, WELFARE, rate_slope
+from privateer_papers.paper_4.welfare import WELFARE
 from privateer_papers.paper_4.world import EFFECT_AMPLITUDE, ConSE, World
 from privateer_papers.reproduction import Effort, Rows
 
@@ -58,31 +58,6 @@ def test_an_algorithm_that_cannot_eliminate_recommends_the_control_and_has_its_l
     played_trial = play_matching("none", 300_000, 0.25, 1.0, 0, world)
     assert played_trial.welfare < 0.3 * outcome.welfare
     assert played_trial.worst < outcome.worst
-
-
-def rows_of_losses(exponent: float) -> Rows:
-    """Outcomes of three seeds, where losses fall with this exponent."""
-    rng, rows = np.random.default_rng(4), Rows()
-    for policy in (*OUR_MODELS, *PEERS):
-        for dimension in (1, 2):
-            for people in welfare._QUICK_HORIZONS:
-                for part in welfare._ALPHA_PARTS:
-                    for seed in range(3):
-                        facts = {"policy": policy, "d": dimension, "people": people, "part": part, "seed": seed}
-                        figures = {"worst": people**exponent * float(np.exp(0.01 * rng.normal()))}
-                        rows.append({**facts, **figures, "welfare": 0.1, "product": 2.0})
-    return rows
-
-
-def test_losses_that_fall_too_slowly_are_named_first() -> None:
-    assert (rate_slope(1), rate_slope(2)) == (pytest.approx(-1 / 3), -0.25)
-    assert WELFARE.warnings(rows_of_losses(-0.5)) == []
-    slow = rows_of_losses(-0.28)
-    assert [text[:10] for text in WELFARE.warnings(slow)] == ["with d = 1"] * 2
-    assert WELFARE.verdict(slow).count("(above)") == 5
-    assert len(WELFARE.compared(slow)) == 12
-    assert "0.1 of what a coin loses" in WELFARE.sentence(slow)
-    assert len(WELFARE.draw(WELFARE.title, slow).axes) == 4
 
 
 def test_small_runs(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -59,9 +59,7 @@ def _symbols(kind: Any, is_affected: IsAffected) -> tuple[ReduceNoise, ReuseNois
 
         def randomize_with_repeated_words(self: Any, truth: Any, noise: Any) -> Any:
             return np.where(
-                is_affected(self, truth),
-                randomize(self, truth, SameWords(noise, rows)),
-                randomize(self, truth, noise),
+                is_affected(self, truth), randomize(self, truth, SameWords(noise, rows)), randomize(self, truth, noise)
             )
 
         patch.setattr(kind, "randomize", lambda *arguments: randomize_with_repeated_words(*arguments).astype(np.uint16))
@@ -137,9 +135,7 @@ def _message_coins() -> tuple[ReduceNoise, ReuseNoise]:
             VectorSymbol,
             "randomize",
             lambda self, people, noise: randomize(
-                self,
-                people,
-                ChangedFirst(noise, lambda words: people.coins.astype(np.uint64) if len(words) else words),
+                self, people, ChangedFirst(noise, lambda words: people.coins.astype(np.uint64) if len(words) else words)
             ),
         )
 
@@ -182,10 +178,7 @@ def _columns(kind: type, sampler: type, count: int, part: slice) -> tuple[Reduce
         patch.setattr(sampler, "draw", draw_distorted)
 
     def reuse_noise(patch: Patch) -> None:
-        change(
-            patch,
-            lambda rows: np.roll(rows, rows.shape[1] // 2, axis=1)[:, part] if count > 3 else rows[:, :1],
-        )
+        change(patch, lambda rows: np.roll(rows, rows.shape[1] // 2, axis=1)[:, part] if count > 3 else rows[:, :1])
 
     assert kind
     return lambda patch, factor: change(patch, lambda rows: rows[:, part] // factor), reuse_noise
@@ -274,9 +267,7 @@ def _places() -> tuple[ReduceNoise, ReuseNoise]:
 
     def patch_draw(patch: Patch, redraw: Callable[[Any, int], int]) -> None:
         patch.setattr(
-            ShuffledPlaces,
-            "__init__",
-            lambda self, free, draw: init(self, free, lambda count: redraw(draw, count)),
+            ShuffledPlaces, "__init__", lambda self, free, draw: init(self, free, lambda count: redraw(draw, count))
         )
 
     return (

@@ -29,7 +29,7 @@ from privateer_lab.audit.suite import attacked_claims, target_names
 from privateer_lab.simulation.scores import SeededNoise
 from privateer_papers.paper_1.laplace_cells import LaplaceCells
 from privateer_papers.published_trust import PUBLISHED_TRUST, classic_noise
-from tests.privacy.planted import DEFECTS, Patch
+from tests.privacy.planted import DEFECTS
 from tests.unit.lab.cli.test_command_line import run
 
 
@@ -87,11 +87,7 @@ ATTACKS = 75
 def test_every_mechanism_and_every_algorithm_is_attacked(shared_cases: list[Case]) -> None:
     assert (
         {kind.__name__ for kind in [*list[type](MECHANISMS), LaplaceCells]}
-        | {
-            CHANNELS,
-            *ALGORITHMS,
-            "paper-3-privatelasso",
-        }
+        | {CHANNELS, *ALGORITHMS, "paper-3-privatelasso"}
         == target_names()
         == {mechanism for mechanism, _, _ in attacked_claims()} | {CHANNELS}
     )
@@ -132,9 +128,7 @@ def by_day(case: Case) -> Case:
 @pytest.mark.parametrize(
     ("samples", "algorithms"), [(5000, ()), pytest.param(20_000, ALGORITHMS, marks=pytest.mark.nightly)]
 )
-def test_true_claims_hold(
-    samples: int, algorithms: tuple[str, ...], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_true_claims_hold(samples, algorithms, monkeypatch, capsys):
     """Once in 10,000 runs a true claim is called broken, by the audit's own design, with however many samples.
 
     By day it plays every attack with few samples, since each defect planted below is caught with 50,000; algorithms
@@ -167,14 +161,7 @@ def test_true_claims_hold(
         pytest.param("VectorSymbol", "64 symbols in l2", 200_000, 0.9, marks=pytest.mark.nightly),
     ],
 )
-def test_lower_bounds_come_close_to_exact_claims(
-    mechanism: str,
-    attack: str,
-    samples: int,
-    min_share: float,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_lower_bounds_come_close_to_exact_claims(mechanism, attack, samples, min_share, monkeypatch, capsys):
     """At epsilon 1 the best proof is at least 80 % of the claim, for randomized response and for normal noise."""
     only(attack, monkeypatch, mechanism)
     _, result = audited(capsys, mechanism, samples=samples)
@@ -203,9 +190,7 @@ def test_a_session_accepts_no_seed() -> None:
 
 @pytest.mark.battery("mechanism")
 @pytest.mark.parametrize(("plant", "mechanism", "attack"), DEFECTS, ids=lambda value: getattr(value, "__name__", value))
-def test_a_planted_defect_is_caught_and_named(
-    plant: Patch, mechanism: str, attack: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_planted_defect_is_caught_and_named(plant, mechanism, attack, monkeypatch, capsys):
     plant(monkeypatch)
     only(attack, monkeypatch, mechanism)
     code, result = audited(capsys, mechanism, samples=50_000)
@@ -215,9 +200,7 @@ def test_a_planted_defect_is_caught_and_named(
 
 @pytest.mark.nightly
 @pytest.mark.parametrize(("plant", "mechanism", "attack"), DEFECTS, ids=lambda value: getattr(value, "__name__", value))
-def test_a_planted_defect_is_caught_by_the_whole_audit_of_its_mechanism(
-    plant: Patch, mechanism: str, attack: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_planted_defect_is_caught_by_the_whole_audit_of_its_mechanism(plant, mechanism, attack, monkeypatch, capsys):
     """With all of a mechanism's attacks, as the command runs them."""
     plant(monkeypatch)
     code, result = audited(capsys, mechanism, samples=50_000)

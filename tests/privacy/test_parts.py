@@ -122,9 +122,7 @@ def test_half_the_noise_of_a_part_is_caught(name: str, monkeypatch: pytest.Monke
 
 
 @pytest.mark.parametrize("name", [name for name, part in PARTS.items() if part.mechanism != SLOW])
-def test_noise_that_is_drawn_elsewhere_or_once_for_many_has_another_law(
-    name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_noise_that_is_drawn_elsewhere_or_once_for_many_has_another_law(name, monkeypatch):
     part = by_day(PARTS[name])
     PLANTED[part.mechanism, part.name][1](monkeypatch)
     assert part.examine(ALARM).p_value < ALARM

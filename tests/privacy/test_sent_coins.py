@@ -138,9 +138,7 @@ def test_coins_of_the_choice_in_place_of_fresh_ones_are_caught(name: str, monkey
 
 
 @pytest.mark.parametrize("plant", [coins_seeded_by_the_context, coins_picked_by_the_reward], ids=lambda p: p.__name__)
-def test_a_device_that_has_not_chosen_or_reported_does_not_show_these_defects(
-    plant: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_device_that_has_not_chosen_or_reported_does_not_show_these_defects(plant, monkeypatch):
     """Before there were these parts, the audit drew coins without a choice, and said that the defects hold."""
     plant(monkeypatch)
     coins_of_device = next(part for part in device_parts() if part.name == "coins of a device")

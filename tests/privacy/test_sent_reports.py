@@ -33,9 +33,7 @@ def is_claim_consistent(case: Case) -> bool:
 
 
 @pytest.mark.parametrize("name", ALGORITHMS)
-def test_half_the_noise_of_a_device_is_caught_where_a_report_has_a_claim(
-    name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_half_the_noise_of_a_device_is_caught_where_a_report_has_a_claim(name, monkeypatch):
     """The proofs exceed the claims by at least 4 % with an alarm of 1e-7."""
     monkeypatch.setattr("os.urandom", np.random.default_rng(37).bytes)
     for case in cases_of(name, 5000):

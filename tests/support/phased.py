@@ -22,13 +22,7 @@ TRUST: dict[str, dict[str, Any]] = {
     "local-normal": {"model": "local", "epsilon": 1.0, "delta": 0.25},
     "local-published": {"model": "local", "epsilon": 4.0, "delta": 1e-6},
     "shuffle": {"model": "shuffle", "epsilon": 4.0, "delta": 1e-6, "min_batch": 2, "honest_fraction": 0.6},
-    "shuffle-published": {
-        "model": "shuffle",
-        "epsilon": 4.0,
-        "delta": 1e-6,
-        "min_batch": 2,
-        "honest_fraction": 1.0,
-    },
+    "shuffle-published": {"model": "shuffle", "epsilon": 4.0, "delta": 1e-6, "min_batch": 2, "honest_fraction": 1.0},
 }
 
 

@@ -86,16 +86,7 @@ TABLES: Final = {
     ),
     "adult": ClassTable(
         ("age", "education-num", "capital-gain", "capital-loss", "hours"),
-        (
-            "workclass",
-            "education",
-            "marital-status",
-            "relationship",
-            "race",
-            "sex",
-            "native-country",
-            "income",
-        ),
+        ("workclass", "education", "marital-status", "relationship", "race", "sex", "native-country", "income"),
         lambda row: _OFFICES.get(row["occupation"], "others"),
         {"income": lambda row: row["income"].rstrip(".")},
     ),
@@ -137,12 +128,7 @@ def spec_of(
 ) -> str:
     """Return a spec of all rows, once each."""
     table, classes = TABLES[name], Counter(row[CLASS] for row in rows)
-    lines = [
-        "[experiment]",
-        f"name = {to_toml(name)}",
-        f"arms = {to_toml(sorted(classes))}",
-        f"horizon = {len(rows)}",
-    ]
+    lines = ["[experiment]", f"name = {to_toml(name)}", f"arms = {to_toml(sorted(classes))}", f"horizon = {len(rows)}"]
     lines += ["", "[context.features]"]
     for column in (*table.numbers, *table.levels):
         values = [row[column] for row in rows if row[column]]

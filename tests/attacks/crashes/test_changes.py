@@ -23,12 +23,7 @@ from tests.support.crashes import snapshot_at
 from tests.support.senders import TRUSTED
 from tests.support.servers import ADMIN, TOKEN, Api, assert_problem
 
-CENTRAL = {
-    "privacy.model": "central",
-    "privacy.delta": 1e-6,
-    "experiment.round_size": 20,
-    "experiment.horizon": 1000,
-}
+CENTRAL = {"privacy.model": "central", "privacy.delta": 1e-6, "experiment.round_size": 20, "experiment.horizon": 1000}
 NOT_THERE = [(Store, "store_plan", False)]
 BEFORE_THE_DRAW = [(Store, "store_plan", True), (RoundKeys, "create_key", False), (RoundKeys, "create_key", True)]
 AFTER_THE_DRAW = [(Journal, "record_publication", True), (RoundKeys, "destroy", False), (RoundKeys, "destroy", True)]
@@ -70,9 +65,7 @@ async def wait_for_version(api: Api, version: int) -> None:
         if not (moment[0:2] == (RoundKeys, "create_key") and change[0] in ("pause", "stop"))
     ],
 )
-async def test_a_change_is_carried_out_once(
-    settings: ServerSettings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: Any, action: str, body: Any
-) -> None:
+async def test_a_change_is_carried_out_once(settings, tmp_path, monkeypatch, moment, action, body):
     copy = tmp_path / "copy"
     owner, method, after = moment
     async with serving_api(settings.data) as api:
@@ -105,9 +98,7 @@ async def test_a_change_is_carried_out_once(
 
 
 @pytest.mark.parametrize("moment", [(Store, "store_plan", True), (Journal, "record_publication", True)])
-async def test_a_resumed_experiment_asks_again_after_a_crash(
-    settings: ServerSettings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: Any
-) -> None:
+async def test_a_resumed_experiment_asks_again_after_a_crash(settings, tmp_path, monkeypatch, moment):
     copy = tmp_path / "copy"
     owner, method, after = moment
     async with serving_api(settings.data) as api:
@@ -126,9 +117,7 @@ async def test_a_resumed_experiment_asks_again_after_a_crash(
 
 @pytest.mark.parametrize("after", [False, True])
 @pytest.mark.parametrize("method", [(Journal, "record_deletion"), (RoundKeys, "destroy"), (Store, "delete")])
-async def test_a_deletion_is_finished_by_the_next_start(
-    settings: ServerSettings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, method: tuple[type, str], after: bool
-) -> None:
+async def test_a_deletion_is_finished_by_the_next_start(settings, tmp_path, monkeypatch, method, after):
     copy = tmp_path / "copy"
     async with serving_api(settings.data) as api:
         await api.create(CENTRAL)
@@ -147,9 +136,7 @@ async def test_a_deletion_is_finished_by_the_next_start(
         assert_problem(await api.create(CENTRAL), 409, "conflict")
 
 
-async def test_a_full_disk_refuses_a_change_and_loses_nothing(
-    settings: ServerSettings, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_full_disk_refuses_a_change_and_loses_nothing(settings, monkeypatch):
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
@@ -170,9 +157,7 @@ async def test_a_full_disk_refuses_a_change_and_loses_nothing(
         assert await lines(api) == [("create", 1, 1), ("delete", 1, 1)]
 
 
-async def test_a_failed_journal_write_postpones_the_change(
-    settings: ServerSettings, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_failed_journal_write_postpones_the_change(settings, monkeypatch):
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
@@ -187,9 +172,7 @@ async def test_a_failed_journal_write_postpones_the_change(
         assert await lines(api) == [("create", 1, 1), ("stop", 1, 2)]
 
 
-async def test_an_earlier_copy_does_not_bring_a_deleted_experiment_back(
-    settings: ServerSettings, tmp_path: Path
-) -> None:
+async def test_an_earlier_copy_does_not_bring_a_deleted_experiment_back(settings, tmp_path):
     async with serving_api(settings.data) as api:
         await api.create(CENTRAL)
         backup = (await api.client.get("/backup", headers=ADMIN)).content

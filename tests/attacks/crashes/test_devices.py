@@ -267,9 +267,7 @@ async def send(api: Api, spec: Spec, key: Ed25519PrivateKey) -> None:
 
 @pytest.mark.parametrize("name", ["bandit", "convex", "linear"])
 @pytest.mark.parametrize("model", ["central", "shuffle"])
-async def test_a_learner_goes_on_from_the_release_that_was_drawn(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, model: str
-) -> None:
+async def test_a_learner_goes_on_from_the_release_that_was_drawn(tmp_path, monkeypatch, name, model):
     """Planted: a server that dies before its release is on record draws a curator's noise again, and its state differs.
 
     In a shuffled batch all noise is in the reports, so that the state is the same.

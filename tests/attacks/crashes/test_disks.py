@@ -10,7 +10,7 @@ import resource
 import sqlite3
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, closing
 from pathlib import Path
 from typing import Any
@@ -34,15 +34,9 @@ from tests.support.servers import SMALL, TOKEN, Api, assert_problem
 from tests.support.stores import driver
 from tests.unit.shuffler.fake_server import FakeServer, listening
 from tests.unit.shuffler.fake_server import body_of as body_of_shuffler
-from tests.unit.shuffler.helpers import (
-    assert_problem as assert_problem_of_shuffler,
-)
-from tests.unit.shuffler.helpers import (
-    sealed_reports as sealed_reports_of_shuffler,
-)
-from tests.unit.shuffler.helpers import (
-    until,
-)
+from tests.unit.shuffler.helpers import assert_problem as assert_problem_of_shuffler
+from tests.unit.shuffler.helpers import sealed_reports as sealed_reports_of_shuffler
+from tests.unit.shuffler.helpers import until
 from tests.unit.shuffler.test_process import start_process
 
 # The disk fills up, at any step: nothing acknowledged is lost, and once there is room the server goes on by itself.
@@ -108,9 +102,7 @@ async def wait_for_version(api: Api, version: int) -> dict[str, Any]:
     ("owner", "method", "calls_before"),
     [(RoundKeys, "create_key", 0), (Journal, "record_publication", 0), (Store, "commit", 1)],
 )
-async def test_a_round_closes_once_a_full_disk_has_space(
-    settings: ServerSettings, monkeypatch: pytest.MonkeyPatch, owner: Any, method: str, calls_before: int
-) -> None:
+async def test_a_round_closes_once_a_full_disk_has_space(settings, monkeypatch, owner, method, calls_before):
     async with serving_api(settings, monkeypatch) as api:
         await api.create(SMALL)
         first = await api.publication()
@@ -150,9 +142,7 @@ async def test_noise_on_record_survives_a_full_disk(settings: ServerSettings, mo
         assert await api.publication() == entry.following.publication
 
 
-async def test_reports_refused_on_a_full_disk_count_later(
-    settings: ServerSettings, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_reports_refused_on_a_full_disk_count_later(settings, monkeypatch, caplog):
     """A real limit on the database's pages. What was refused with 503 counts once when it is sent again."""
     stores = opened_stores(monkeypatch)
     async with serving_api(settings, monkeypatch) as api:
@@ -245,9 +235,7 @@ def digests(folder: Path) -> dict[str, str]:
 @pytest.mark.parametrize(
     "harm", [truncated, scribbled, garbage, foreign, earlier_schema, schema_before_this_one, later_schema]
 )
-async def test_a_database_that_cannot_be_used_is_refused_and_the_keys_stay(
-    settings: ServerSettings, harm: Callable[[Path], None], file: str
-) -> None:
+async def test_a_database_that_cannot_be_used_is_refused_and_the_keys_stay(settings, harm, file):
     await fill_data_folder(settings)
     harm(settings.data / file)
     before = digests(settings.data / "keys")
@@ -263,9 +251,7 @@ async def test_a_database_that_cannot_be_used_is_refused_and_the_keys_stay(
 @pytest.mark.parametrize(
     ("harm", "says"), [(schema_before_this_one, "is too old"), (later_schema, "was made by a newer Privateer")]
 )
-async def test_a_folder_of_another_schema_is_untouched(
-    settings: ServerSettings, harm: Callable[[Path], None], says: str, file: str
-) -> None:
+async def test_a_folder_of_another_schema_is_untouched(settings, harm, says, file):
     """Nor is a file in it migrated whose own version is fine."""
     await fill_data_folder(settings)
     harm(settings.data / file)
@@ -277,9 +263,7 @@ async def test_a_folder_of_another_schema_is_untouched(
 
 
 @pytest.mark.parametrize("harm", [scribbled, earlier_schema])
-async def test_a_refused_database_is_one_line_and_code_2(
-    settings: ServerSettings, harm: Callable[[Path], None]
-) -> None:
+async def test_a_refused_database_is_one_line_and_code_2(settings, harm):
     await fill_data_folder(settings)
     harm(settings.data / "server.db")
     process = start(settings.data)
@@ -289,9 +273,7 @@ async def test_a_refused_database_is_one_line_and_code_2(
 
 
 @pytest.mark.parametrize("harm", [without_rounds, unreadable_round])
-async def test_an_experiment_that_cannot_be_read_is_one_line(
-    settings: ServerSettings, harm: Callable[[Path], None], caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_an_experiment_that_cannot_be_read_is_one_line(settings, harm, caplog):
     await fill_data_folder(settings)
     harm(settings.data / "server.db")
     with pytest.raises(SpecError, match="cannot be read") as caught:

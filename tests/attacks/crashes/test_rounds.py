@@ -80,9 +80,7 @@ async def open_keys(api: Api) -> set[str]:
 
 
 @pytest.mark.parametrize("moment", [*BEFORE_THE_DRAW, *AFTER_THE_DRAW])
-async def test_acknowledged_reports_count_after_a_restart(
-    settings: ServerSettings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: Any
-) -> None:
+async def test_acknowledged_reports_count_after_a_restart(settings, tmp_path, monkeypatch, moment):
     copy = tmp_path / "copy"
     first, _ = await close_round_with_snapshot(settings, copy, monkeypatch, moment)
     async with serving_api(copy) as api:
@@ -95,9 +93,7 @@ async def test_acknowledged_reports_count_after_a_restart(
 
 
 @pytest.mark.parametrize("moment", AFTER_THE_DRAW)
-async def test_noise_on_record_is_not_drawn_again(
-    settings: ServerSettings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: Any
-) -> None:
+async def test_noise_on_record_is_not_drawn_again(settings, tmp_path, monkeypatch, moment):
     copy = tmp_path / "copy"
     _, second = await close_round_with_snapshot(settings, copy, monkeypatch, moment)
     async with serving_api(copy) as api:
@@ -105,9 +101,7 @@ async def test_noise_on_record_is_not_drawn_again(
 
 
 @pytest.mark.parametrize("moment", BEFORE_THE_DRAW)
-async def test_a_crash_before_the_release_opens_the_round_under_a_new_key(
-    settings: ServerSettings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: Any
-) -> None:
+async def test_a_crash_before_the_release_opens_the_round_under_a_new_key(settings, tmp_path, monkeypatch, moment):
     copy = tmp_path / "copy"
     await close_round_with_snapshot(settings, copy, monkeypatch, moment)
     copied_keys = keys_of(copy)
@@ -117,9 +111,7 @@ async def test_a_crash_before_the_release_opens_the_round_under_a_new_key(
 
 @pytest.mark.parametrize("method", [(RoundKeys, "create_key"), (Journal, "record_publication"), (Store, "create")])
 @pytest.mark.parametrize("after", [False, True])
-async def test_a_crash_during_creation_leaves_no_unused_key(
-    settings: ServerSettings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, method: tuple[type, str], after: bool
-) -> None:
+async def test_a_crash_during_creation_leaves_no_unused_key(settings, tmp_path, monkeypatch, method, after):
     copy = tmp_path / "copy"
     async with serving_api(settings.data) as api:
         with monkeypatch.context() as patched:
@@ -167,9 +159,7 @@ def fails(monkeypatch: pytest.MonkeyPatch) -> Fails:
     return fail_times
 
 
-async def test_a_report_after_the_end_does_not_stop_the_server(
-    settings: ServerSettings, fails: Fails, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_report_after_the_end_does_not_stop_the_server(settings, fails, monkeypatch):
     """A phase is given up, and its end is on record, but not in the database: the next report comes too late."""
     monkeypatch.setattr("privateer_server.rounds.background_checks._CHECK_INTERVAL_SECONDS", 0.005)
     clock = Hands()
@@ -195,9 +185,7 @@ async def test_a_report_after_the_end_does_not_stop_the_server(
         assert (await client.get("/readyz")).status_code == 200
 
 
-async def test_the_key_of_a_round_on_record_survives_a_start(
-    settings: ServerSettings, fails: Fails, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_the_key_of_a_round_on_record_survives_a_start(settings, fails, monkeypatch):
     """A server learns again at its start and the disk fails: what it then publishes must open after the next start."""
     with monkeypatch.context() as dying:
         dying.setattr(RoundPublisher, "learn_and_publish", lambda *_: 1 / 0)
@@ -284,9 +272,7 @@ async def pass_time(clock: Hands, looks: list[int], seconds: int) -> None:
 
 @pytest.mark.parametrize("step", [DAY, -DAY])
 @pytest.mark.parametrize("before", [True, False])
-async def test_a_clock_step_neither_ends_nor_extends_a_phase(
-    serve: Serving, clock: Hands, looks: list[int], step: float, before: bool
-) -> None:
+async def test_a_clock_step_neither_ends_nor_extends_a_phase(serve, clock, looks, step, before):
     """The step comes before or after enough people have reported for the phase to close at its deadline."""
     async with serve() as api:
         await create(api)
@@ -308,9 +294,7 @@ async def test_a_clock_step_neither_ends_nor_extends_a_phase(
 
 
 @pytest.mark.parametrize("step", [DAY, -DAY])
-async def test_a_clock_set_right_after_a_restart_keeps_the_deadline(
-    serve: Serving, clock: Hands, looks: list[int], step: float
-) -> None:
+async def test_a_clock_set_right_after_a_restart_keeps_the_deadline(serve, clock, looks, step):
     async with serve() as api:
         await create(api)
         min_reports = decode_publication(await api.publication()).round.least

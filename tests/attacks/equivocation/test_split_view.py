@@ -362,9 +362,7 @@ def _packed(hashes: list[bytes]) -> str:
 
 
 @pytest.mark.parametrize("is_new", [True, False])
-def test_a_proof_that_says_too_little_is_refused_by_those_who_come_back_and_by_new_people(
-    tmp_path: Path, is_new: bool
-) -> None:
+def test_a_proof_that_says_too_little_is_refused_by_those_who_come_back_and_by_new_people(tmp_path, is_new):
     """Else the server learned who has been there before, and in which block: of people who missed one publication."""
     server = CuriousServer()
     for place in range(2 * BLOCK - 2):

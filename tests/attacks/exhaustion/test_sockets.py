@@ -22,15 +22,7 @@ from privateer_core.wire.batch import SIGNATURE_HEADER
 from privateer_server.api.experiment_routes import MAX_POLLS
 from privateer_server.app import create_app
 from privateer_server.settings import ServerSettings
-from tests.attacks.endpoints import (
-    MAX_SLOWDOWN,
-    TIMEOUT_SECONDS,
-    Endpoint,
-    Repeater,
-    endpoint,
-    junk,
-    measure_slowdown,
-)
+from tests.attacks.endpoints import MAX_SLOWDOWN, TIMEOUT_SECONDS, Endpoint, Repeater, endpoint, junk, measure_slowdown
 from tests.support.asgi import serving
 from tests.support.sealing import body_of, sealed_reports
 from tests.support.servers import SMALL, Api
@@ -250,9 +242,7 @@ async def test_unread_bytes_of_slow_readers_are_bounded() -> None:
 
 
 @pytest.mark.parametrize("page", PAGES)
-async def test_a_page_is_made_once_however_many_ask(
-    settings: ServerSettings, monkeypatch: pytest.MonkeyPatch, page: str
-) -> None:
+async def test_a_page_is_made_once_however_many_ask(settings, monkeypatch, page):
     made_paths = list[str]()
 
     class Counted(HeadMiddleware):

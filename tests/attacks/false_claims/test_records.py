@@ -198,7 +198,6 @@ def test_a_review_says_what_people_of_sources_are_promised_and_registers_the_wor
     review = make_review(Subject(SPEC_OF_SOURCES, RECORD, CERTIFICATES, "spec.toml", None), None, Facts())
     lead = render_html(review).partition('<p class="lead">')[2].partition("</p>")[0]
     assert f"epsilon {weakest:g}" in lead
-    assert review.registry is not None
     assert review.registry["deployment"]["privacy_loss"]["privacy_parameters"]["epsilon"] == weakest
 
 
@@ -208,9 +207,7 @@ def test_a_review_says_what_people_of_sources_are_promised_and_registers_the_wor
 ALARM = FALSE_ALARM / 60
 
 
-def test_the_audit_breaks_dp_conse_at_its_nominal_epsilon(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_audit_breaks_dp_conse_at_its_nominal_epsilon(monkeypatch, capsys):
     """Two segments' effects alone prove it; lengths of epochs would add to it. No claim of the product breaks."""
     monkeypatch.setattr(experiments, "ALGORITHMS", ())
     code, out, _ = run(capsys, "audit", "--mechanism", "paper-4-dp-conse", "--samples", "4000", "--json")
@@ -222,9 +219,7 @@ def test_the_audit_breaks_dp_conse_at_its_nominal_epsilon(
     assert 1.2 < finding["lower_bound"] < 3
 
 
-def test_a_claim_that_the_product_makes_is_not_excused(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_claim_that_the_product_makes_is_not_excused(monkeypatch, capsys):
     """Were published terms to hold by the accountant, the same attack would fail the audit."""
     monkeypatch.setattr(experiments, "ALGORITHMS", ())
     monkeypatch.setattr("privateer_core.privacy.terms.Terms.keeps_promise", property(lambda _: True))

@@ -16,17 +16,9 @@ from privateer_core.privacy.terms_verification import Limits
 from privateer_core.spec.sections import parse_section
 from privateer_core.spec.spec import Spec
 from privateer_server.rounds.loop import Schedule
-from tests.support.experiments import (
-    CONTEXT as CONTEXT_OF_PERSON,
-)
-from tests.support.experiments import (
-    CONTEXT as CONTEXT_OF_SESSIONS,
-)
-from tests.support.experiments import (
-    OTHER,
-    Device,
-    Server,
-)
+from tests.support.experiments import CONTEXT as CONTEXT_OF_PERSON
+from tests.support.experiments import CONTEXT as CONTEXT_OF_SESSIONS
+from tests.support.experiments import OTHER, Device, Server
 from tests.support.notary import notarized
 from tests.support.publications import published, shuffle_spec
 from tests.support.specs import SHUFFLE, make_spec

@@ -99,9 +99,7 @@ def ask(url: str, ledger: Path, timeout: float, kind: str) -> None:
 
 @pytest.mark.parametrize("kind", ["sync", "async"])
 @pytest.mark.parametrize("reply", [slow_headers, slow_body, slow_body_without_length, slow_promises, slow_handshake])
-def test_an_answer_that_drips_ends_with_the_timeout(
-    tmp_path: Path, kind: str, reply: Callable[[Hostile, socket.socket], None]
-) -> None:
+def test_an_answer_that_drips_ends_with_the_timeout(tmp_path, kind, reply):
     with hostile(reply) as server:
         url = server.url.replace("http:", "https:") if reply is slow_handshake else server.url
         with pytest.raises(Unavailable):
@@ -113,9 +111,7 @@ def test_an_answer_that_drips_ends_with_the_timeout(
 
 @pytest.mark.parametrize("kind", ["sync", "async"])
 @pytest.mark.parametrize(("reply", "max_mebibytes"), [(huge, 16), (huge_problem, 1), (bomb, 1)])
-def test_an_answer_is_cut_off_at_its_size_and_never_unpacked(
-    tmp_path: Path, kind: str, reply: Callable[[Hostile, socket.socket], None], max_mebibytes: int
-) -> None:
+def test_an_answer_is_cut_off_at_its_size_and_never_unpacked(tmp_path, kind, reply, max_mebibytes):
     """The server can send as much as the bound, and what the buffers of two sockets hold."""
     with hostile(reply) as server, pytest.raises(Unavailable):
         ask(server.url, tmp_path / "ledger.db", PATIENT, kind)
@@ -193,9 +189,7 @@ COMMANDS = [
 
 
 @pytest.mark.parametrize("arguments", COMMANDS, ids=" ".join)
-def test_an_answer_without_end_is_not_read_to_its_end(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, arguments: list[str]
-) -> None:
+def test_an_answer_without_end_is_not_read_to_its_end(capsys, monkeypatch, arguments):
     monkeypatch.setattr(rest.bounded_request, "__kwdefaults__", {"bytes_max": 4 * MIB, "timeout_seconds": 30.0})
     with hostile_of_command_line(bytes(MIB), times=200) as (url, n_bytes_written):
         code, text = run_command(capsys, *arguments, "--url", url)
@@ -240,9 +234,7 @@ def test_the_doctor_reads_no_answer_beyond_its_limit(monkeypatch: pytest.MonkeyP
     ("status", "arguments"),
     [(200, ["list"]), (200, COMMANDS[-1]), *((status, words) for status in (404, 500) for words in COMMANDS)],
 )
-def test_no_text_of_a_server_controls_the_terminal(
-    capsys: pytest.CaptureFixture[str], arguments: list[str], status: int
-) -> None:
+def test_no_text_of_a_server_controls_the_terminal(capsys, arguments, status):
     row = dict.fromkeys(("name", "status", "model", "algorithm", "detail", "remedy", "field", "title"), f"a{ESCAPES}b")
     row |= {"type": "urn:privateer:problem:conflict"}
     answer = {**row, "version": 1, "accepted": 3, "experiments": [{**row, "version": 1}], f"k{ESCAPES}": [ESCAPES]}
@@ -254,9 +246,7 @@ def test_no_text_of_a_server_controls_the_terminal(
 
 @pytest.mark.parametrize("status", [401, 404, 500])
 @pytest.mark.parametrize("arguments", COMMANDS, ids=" ".join)
-def test_a_refusal_by_another_service_is_a_wrong_address(
-    capsys: pytest.CaptureFixture[str], arguments: list[str], status: int
-) -> None:
+def test_a_refusal_by_another_service_is_a_wrong_address(capsys, arguments, status):
     with hostile_of_command_line(b"<h1>No</h1>", status=status) as (url, _):
         code, text = run_command(capsys, *arguments, "--url", url)
     assert (code, "--url" in text, "correct the address" in text) == (3, True, True)
@@ -270,9 +260,7 @@ def test_names_in_other_scripts_are_printed_as_they_are() -> None:
 
 @pytest.mark.parametrize("began", ["yesterday", ESCAPES, "9999-12-31T23:59:59-23:59", "0001-01-01T00:00:00+23:59", 7])
 @pytest.mark.parametrize("face", [[], ["--markdown"], ["--json"]], ids=str)
-def test_an_answer_with_an_invalid_start_time_is_refused(
-    capsys: pytest.CaptureFixture[str], face: list[str], began: Any
-) -> None:
+def test_an_answer_with_an_invalid_start_time_is_refused(capsys, face, began):
     answer = document(Answer("learning", 2000, 2, None)) | {"began": began}
     with hostile_of_command_line(json.dumps(answer).encode()) as (url, _):
         code, text = run_command(capsys, "answer", "test", "--url", url, *face)

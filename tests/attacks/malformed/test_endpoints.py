@@ -87,9 +87,7 @@ AWAY = {
 
 @pytest.mark.parametrize("kind", ["sync", "async"])
 @pytest.mark.parametrize("away", AWAY.values(), ids=AWAY)
-def test_a_report_waits_and_the_next_start_sends_the_same_bytes(
-    tmp_path: Path, away: httpx.Response | Exception, kind: str
-) -> None:
+def test_a_report_waits_and_the_next_start_sends_the_same_bytes(tmp_path, away, kind):
     endpoint = Endpoint(away)
     outcome = report(endpoint, tmp_path) if kind == "sync" else asyncio.run(report_async(endpoint, tmp_path))
     assert outcome == "pending"
@@ -177,9 +175,7 @@ def test_an_endpoint_that_hangs_delays_a_join_by_one_timeout(tmp_path: Path, tim
         (httpx.Response(409, content=b'{"type":"urn:privateer:problem:duplicate-report"}'), ReportStatus.ACCEPTED),
     ],
 )
-def test_a_report_with_a_final_answer_is_deleted(
-    tmp_path: Path, final: httpx.Response | None, outcome: ReportStatus
-) -> None:
+def test_a_report_with_a_final_answer_is_deleted(tmp_path, final, outcome):
     endpoint = Endpoint(DOWN)
     assert report(endpoint, tmp_path) == "pending"
     sealed = endpoint.bodies[0][-60:]
@@ -203,9 +199,7 @@ def test_a_report_goes_to_the_endpoint_it_was_made_for_and_to_no_other(tmp_path:
     assert endpoint.endpoints == {"http://first/experiments/test/reports"}
 
 
-def test_tries_and_pauses_do_not_depend_on_the_record(
-    tmp_path: Path, time: StillTime, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_tries_and_pauses_do_not_depend_on_the_record(tmp_path, time, monkeypatch):
     transcripts = []
     for person, reward in enumerate((0.0, 1.0)):
         (tmp_path / str(person)).mkdir()

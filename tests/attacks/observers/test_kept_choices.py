@@ -56,7 +56,6 @@ def test_the_files_hold_no_choice_in_plain_text(tmp_path: Path) -> None:
     assert not [mark for mark in marks(device) if mark in contents]
     assert (device.folder / "ledger.db.key").stat().st_mode & 0o777 == 0o600
     choice = device.ledger().choice(IDENTITY)
-    assert choice is not None
     assert choice.rewards[0] == REWARD  # it is there, for whoever has the key
 
 
@@ -142,9 +141,7 @@ LIES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
 
 
 @pytest.mark.parametrize(("changes", "lies"), LIES.values(), ids=LIES)
-def test_a_choice_is_not_reported_under_another_meaning(
-    tmp_path: Path, changes: dict[str, Any], lies: dict[str, Any]
-) -> None:
+def test_a_choice_is_not_reported_under_another_meaning(tmp_path, changes, lies):
     device = keep_choice(tmp_path)
     device.clock.time += 1.1 * WEEK
     device.server.moves_on(waiting_spec(**changes), 2, **lies)
@@ -191,11 +188,7 @@ def test_a_server_that_always_says_round_closed_gets_one_report(tmp_path: Path, 
         device.server.moves_on(spec, version)
         later = device.start().join("test")
         later.choose(CONTEXT)
-        for act in (
-            lambda: session.report(0.0),
-            lambda later=later: later.report(0.0),
-            device.start().flush,
-        ):
+        for act in (lambda: session.report(0.0), lambda later=later: later.report(0.0), device.start().flush):
             try:
                 act()
             except PrivateerError as error:

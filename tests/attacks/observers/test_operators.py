@@ -164,9 +164,7 @@ def observe_services(folder: Path, capfd: pytest.CaptureFixture[str], *, killed:
 
 
 @pytest.mark.parametrize("form", ["text", pytest.param("json", marks=pytest.mark.nightly)])
-def test_operators_see_neither_reports_nor_keys(
-    form: str, tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_operators_see_neither_reports_nor_keys(form, tmp_path, capfd, monkeypatch):
     monkeypatch.setenv("PRIVATEER_LOG", form)
     view = observe_services(tmp_path, capfd, killed=True)
     assert view.leaks() == []
@@ -242,22 +240,13 @@ ShufflerMetrics.__init__, Pool.hold = noting, telling_reports
 
 
 @pytest.mark.nightly
-def test_planted_leaks_are_found(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_planted_leaks_are_found(tmp_path, capfd, monkeypatch):
     """The doctor's is to name files as they are: a round's key by its public half."""
     (tmp_path / "plant").mkdir()
     (tmp_path / "plant" / "sitecustomize.py").write_text(PLANTS)
     monkeypatch.setenv("PYTHONPATH", ":".join([str(tmp_path / "plant"), *filter(None, sys.path)]))
     monkeypatch.setattr(checkup, "display_name", lambda path: path.name)
     view = observe_services(tmp_path, capfd)
-    leaks = {
-        "logs",
-        "server metrics",
-        "shuffler metrics",
-        "doctor, stopped",
-        "doctor, as JSON",
-        "doctor, damaged",
-    }
+    leaks = {"logs", "server metrics", "shuffler metrics", "doctor, stopped", "doctor, as JSON", "doctor, damaged"}
     assert set(view.leaks()) == leaks == set(view.texts) - {"doctor, running"}
     assert f"from ('{SENDER}'" in view.texts["logs"]

@@ -108,7 +108,6 @@ def scene(moved: int = 0) -> tuple[Any, AdditivePolicy]:
 def make_proof(policy: AdditivePolicy, spec: Any, group: str, pair: str, factor: float = 1.0) -> LowerBounds:
     """Return the bounds that coins, symbols and arms prove for participants who are in a group by their coins."""
     people, (plan, mechanism) = PAIRS[pair], (policy.plan, policy.terms.mechanism)
-    assert plan is not None
     layout: Any = mechanism.layout  # type: ignore[union-attr]
     no_keys = np.zeros(len(COINS), np.int64)
     chosen = np.isin(layout.group(layout.hashes(COINS, no_keys), no_keys), np.flatnonzero(GROUPS[group](plan.groups)))
@@ -227,8 +226,6 @@ def test_an_arm_of_the_final_policy_has_other_coins_than_a_late_report(tmp_path:
     stored_arm = device.ledger().change_arm(_ID, lambda arm: arm)
     early.choose(CONTEXT)
     reported_choice = device.ledger().choice(_ID)
-    assert stored_arm is not None
-    assert reported_choice is not None
     early.report(1.0)
     device.clock.time += 1.1 * WEEK
     assert device.start().flush() == {"test": ReportStatus.ACCEPTED}
@@ -248,8 +245,6 @@ def test_a_report_after_a_new_horizon_has_other_coins_than_an_arm_of_the_old_one
     stored_arm = device.ledger().change_arm(_ID, lambda arm: arm)
     new.choose(CONTEXT)
     reported_choice = device.ledger().choice(_ID)
-    assert stored_arm is not None
-    assert reported_choice is not None
     assert new.report(1.0) is ReportStatus.ACCEPTED
     assert stored_arm.coins.tolist() != reported_choice.coins.tolist()
 

@@ -123,9 +123,7 @@ async def create_shuffled_experiment(api: Api) -> bytes:
     return await api.publication()
 
 
-async def test_a_round_whose_batch_is_lost_is_abandoned(
-    place: Place, shuffler_key: Ed25519PrivateKey, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_round_whose_batch_is_lost_is_abandoned(place, shuffler_key, monkeypatch):
     async with place.serve_replicas() as api:
         first = await create_shuffled_experiment(api)
     place.copy()
@@ -144,9 +142,7 @@ async def test_a_round_whose_batch_is_lost_is_abandoned(
         assert (await api.facts())["version"] == 1_000_002
 
 
-async def test_a_database_that_has_the_batch_learns_from_it(
-    place: Place, shuffler_key: Ed25519PrivateKey, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_database_that_has_the_batch_learns_from_it(place, shuffler_key, monkeypatch):
     with monkeypatch.context() as patched:
         prevent_closing(patched)
         async with place.serve_replicas() as api:
@@ -173,9 +169,7 @@ async def test_a_round_that_waits_for_another_batch_goes_on(place: Place, shuffl
         assert facts | {"version": 2, "accepted": PEOPLE} == facts
 
 
-async def test_a_round_that_the_operator_ended_takes_no_batch(
-    place: Place, shuffler_key: Ed25519PrivateKey, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_round_that_the_operator_ended_takes_no_batch(place, shuffler_key, monkeypatch):
     """The copy knows neither what the operator wanted nor that the shuffler was told."""
     async with place.serve_replicas() as api:
         first = await create_shuffled_experiment(api)
@@ -193,9 +187,7 @@ async def test_a_round_that_the_operator_ended_takes_no_batch(
         assert (await api.facts())["version"] == 1_000_001
 
 
-async def test_a_journal_that_cannot_be_written_keeps_the_batch_at_the_shuffler(
-    tmp_path: Path, shuffler_key: Ed25519PrivateKey, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_journal_that_cannot_be_written_keeps_the_batch_at_the_shuffler(tmp_path, shuffler_key, monkeypatch):
     def full(*_: object) -> None:
         raise sqlite3.OperationalError("database or disk is full")
 
@@ -212,17 +204,13 @@ async def test_a_journal_that_cannot_be_written_keeps_the_batch_at_the_shuffler(
         assert (await deliver(api, body, shuffler_key)).json()["accepted"] == PEOPLE
 
 
-async def test_a_server_without_a_record_of_batches_is_detected(
-    tmp_path: Path, shuffler_key: Ed25519PrivateKey, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_server_without_a_record_of_batches_is_detected(tmp_path, shuffler_key, monkeypatch):
     monkeypatch.setattr(Journal, "close_to_batches", lambda *_: None)
     with pytest.raises(AssertionError, match="1000001"):
         await test_a_round_whose_batch_is_lost_is_abandoned(in_folder(tmp_path), shuffler_key, monkeypatch)
 
 
-async def test_an_operator_ends_a_round_after_the_journal_was_restored(
-    tmp_path: Path, shuffler_key: Ed25519PrivateKey, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_an_operator_ends_a_round_after_the_journal_was_restored(tmp_path, shuffler_key, monkeypatch):
     """No stored record distinguishes such a round from an open round."""
     place = in_folder(tmp_path)
     async with place.serve_replicas() as api:
@@ -308,9 +296,7 @@ async def test_a_replayed_claim_is_refused_after_the_release(tmp_path: Path) -> 
         assert (await Api(server).facts())["shuffler"] is None
 
 
-async def test_a_shuffler_that_may_not_claim_tells_its_operator_once(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_a_shuffler_that_may_not_claim_tells_its_operator_once(tmp_path, caplog):
     """Reports find no door; the operator reads why, and what to do, once however many people ask."""
     server = create_server(
         ServerSettings(data=tmp_path / "server", admin_token=TOKEN, shuffler_keys=(tmp_path / "trusted",))

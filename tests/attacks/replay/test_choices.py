@@ -116,7 +116,6 @@ def test_an_erased_choice_is_not_reported_after_another_choice(tmp_path: Path) -
     stored = device.ledger().choice(IDENTITY)
     assert session.report(1.0) is ReportStatus.NOT_REQUESTED
     after = device.ledger().choice(IDENTITY)
-    assert after is not None
     assert after.is_same_choice(stored)
     assert other.report(1.0) is ReportStatus.ACCEPTED
 
@@ -265,9 +264,7 @@ def test_random_histories_keep_the_promises(tmp_path: Path) -> None:
     ],
     ids=["an exception", "an arm that does not stay", "a choice that does not stand", "a choice that is not erased"],
 )
-def test_a_planted_defect_is_detected(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, owner: Any, name: str, wrong: Any
-) -> None:
+def test_a_planted_defect_is_detected(tmp_path, monkeypatch, owner, name, wrong):
     monkeypatch.setattr(owner, name, wrong)
     with pytest.raises((AssertionError, ZeroDivisionError)):
         deque((play_history(tmp_path / str(seed), seed) for seed in range(STORIES)), maxlen=0)

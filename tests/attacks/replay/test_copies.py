@@ -1,7 +1,7 @@
 """A database is put back from an earlier copy: nothing is released or counted twice."""
 
 import shutil
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -31,7 +31,6 @@ CENTRAL = {
     "experiment.round_size": PEOPLE,
     "experiment.horizon": 1000,
 }
-PutBack = Callable[[Path, Path], None]
 
 
 @asynccontextmanager
@@ -84,9 +83,7 @@ async def send(api: Api, publication: bytes, sealed: list[bytes]) -> int:
 @pytest.mark.parametrize("put_back", [database_alone, all_but_the_journal, into_an_empty_folder])
 @pytest.mark.parametrize("rounds", [1, 3])
 @pytest.mark.battery
-async def test_a_round_is_released_once_whatever_copy_is_put_back(
-    tmp_path: Path, put_back: PutBack, rounds: int
-) -> None:
+async def test_a_round_is_released_once_whatever_copy_is_put_back(tmp_path, put_back, rounds):
     data, copy = tmp_path / "data", tmp_path / "copy"
     async with serving_api(data) as api:
         await api.create(CENTRAL)
@@ -170,9 +167,6 @@ async def deliver(api: Api, publication: bytes, key: Ed25519PrivateKey) -> Any:
 # A database that servers share is put back from a dump, and a round that was released is released again.
 
 
-PutBack_of_shared = Callable[[Shared, Path], None]
-
-
 def load_dump(shared: Shared, url: str, dump: Path) -> None:
     shared.cluster.drop(url)
     shared.cluster.load(dump, shared.cluster.make_again(url))
@@ -208,9 +202,7 @@ async def fill_rounds(server: Api, rounds: int, sealed: list[bytes], first: byte
 @pytest.mark.postgres
 @pytest.mark.parametrize("put_back", [database_alone_of_shared, dumps_of_both_databases, without_the_journal])
 @pytest.mark.parametrize("rounds", [1, 3])
-async def test_a_round_is_released_once_whatever_dump_is_put_back(
-    postgres: Cluster, tmp_path: Path, put_back: PutBack_of_shared, rounds: int
-) -> None:
+async def test_a_round_is_released_once_whatever_dump_is_put_back(postgres, tmp_path, put_back, rounds):
     shared = Shared.make(postgres, tmp_path)
     async with shared.serve_replicas(1) as (server,):
         await server.create(CENTRAL)
@@ -260,9 +252,7 @@ async def test_the_key_of_a_round_is_deleted_with_the_round(postgres: Cluster, t
 
 
 @pytest.mark.postgres
-async def test_a_server_does_not_go_on_with_a_database_that_is_put_back_under_it(
-    postgres: Cluster, tmp_path: Path
-) -> None:
+async def test_a_server_does_not_go_on_with_a_database_that_is_put_back_under_it(postgres, tmp_path):
     shared = Shared.make(postgres, tmp_path)
     async with shared.serve_replicas(1) as (server,):
         await server.create(CENTRAL)

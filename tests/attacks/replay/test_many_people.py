@@ -102,10 +102,8 @@ def test_eight_concurrent_requests_of_a_person_get_one_arm(tmp_path: Path) -> No
     pipe = subprocess.PIPE
     workers = [subprocess.Popen(command(tmp_path, "at once"), stdin=pipe, stdout=pipe, text=True) for _ in "ab"]
     for worker in workers:
-        assert worker.stdout is not None
         assert worker.stdout.readline() == "ready\n"
     for worker in workers:
-        assert worker.stdin is not None
         worker.stdin.write("\n")
         worker.stdin.flush()
     visits = [visit for worker in workers for visit in json.loads(worker.communicate(timeout=60)[0])]

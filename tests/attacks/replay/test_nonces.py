@@ -139,9 +139,7 @@ async def test_a_token_at_two_servers_admits_one_report(postgres: Cluster, tmp_p
 VERSIONS = 7
 
 
-async def test_plans_of_earlier_choices_are_made_once_each(
-    settings: ServerSettings, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_plans_of_earlier_choices_are_made_once_each(settings, monkeypatch):
     """Each costs more than to open a report, and what does not parse is looked for by halving a group again."""
     versions: list[int] = []
     analyzer = PartitionPolicy.make_analyzer

@@ -22,23 +22,11 @@ from tests.support.server_and_shuffler import Losing, pair
 from tests.support.servers import SHUFFLED, assert_problem
 from tests.unit.shuffler.conftest import new_store, server, settings  # noqa: F401
 from tests.unit.shuffler.fake_server import SIZE, FakeServer
-from tests.unit.shuffler.helpers import (
-    Shuffler,
-    pool_of,
-    until,
-)
-from tests.unit.shuffler.helpers import (
-    assert_problem as assert_problem_of_refill,
-)
-from tests.unit.shuffler.helpers import (
-    sealed_reports as sealed_reports_of_claims,
-)
-from tests.unit.shuffler.helpers import (
-    sealed_reports as sealed_reports_of_refill,
-)
-from tests.unit.shuffler.helpers import (
-    sealed_reports as some_bytes,
-)
+from tests.unit.shuffler.helpers import Shuffler, pool_of, until
+from tests.unit.shuffler.helpers import assert_problem as assert_problem_of_refill
+from tests.unit.shuffler.helpers import sealed_reports as sealed_reports_of_claims
+from tests.unit.shuffler.helpers import sealed_reports as sealed_reports_of_refill
+from tests.unit.shuffler.helpers import sealed_reports as some_bytes
 from tests.unit.shuffler.test_delivery import FakeAsyncio, answering
 
 # A device whose answer was lost sends the same bytes again, and the server asks for another batch of the version.

@@ -276,9 +276,7 @@ SHARE = 2
 
 
 @pytest.mark.parametrize("at_once", [False, True])
-async def test_a_device_without_tokens_left_costs_no_signature(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at_once: bool
-) -> None:
+async def test_a_device_without_tokens_left_costs_no_signature(tmp_path, monkeypatch, at_once):
     signed_requests, sign = list[bytes](), Signer.sign
     monkeypatch.setattr(Signer, "sign", lambda self, blinded: signed_requests.append(blinded) or sign(self, blinded))
     headers = {HEADER: attest(SECRET, "test", "device", int(time.time()) + 600)}

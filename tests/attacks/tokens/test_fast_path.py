@@ -99,9 +99,7 @@ async def test_concurrent_uploads_admit_one(tmp_path: Path, host: str, changes: 
 
 
 @pytest.mark.parametrize(("host", "changes", "path"), ENDPOINTS)
-async def test_a_pipelined_upload_needs_its_own_token(
-    tmp_path: Path, host: str, changes: dict[str, Any], path: str
-) -> None:
+async def test_a_pipelined_upload_needs_its_own_token(tmp_path, host, changes, path):
     """The turnstile does not look at a request while the one before is under way; the endpoint does."""
     async with endpoint(tmp_path, host, changes, path) as gate, listening(gate.services.ways.hosts[host]) as port:
         bodies, token = [gate.body() for _ in range(3)], authorization(await gate.token())

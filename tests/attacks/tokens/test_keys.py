@@ -58,9 +58,7 @@ async def test_a_token_of_a_device_specific_key_is_refused(tmp_path: Path, odd_k
         assert "authorization" not in services.ways.to("shuffler", "/reports")[0].headers
 
 
-async def test_a_device_specific_key_of_issuer_and_shuffler_is_refused(
-    tmp_path: Path, odd_key: tuple[TokenKey, Signer]
-) -> None:
+async def test_a_device_specific_key_of_issuer_and_shuffler_is_refused(tmp_path, odd_key):
     """The server, which does not collude with the shuffler, shows another one."""
     async with trio(tmp_path) as services:
         await services.create(SHUFFLED)
@@ -79,9 +77,7 @@ def list_keys(services: Trio, host: str, keys: list[TokenKey]) -> None:
     services.ways.hosts[host] = replace_page("/token-keys", page, services.ways.hosts[host])
 
 
-async def test_issuer_and_shuffler_cannot_mark_a_device_by_the_older_of_two_valid_keys(
-    tmp_path: Path, odd_key: tuple[TokenKey, Signer]
-) -> None:
+async def test_issuer_and_shuffler_cannot_mark_a_device_by_the_older_of_two_valid_keys(tmp_path, odd_key):
     """The server lists both keys; a device that is shown the older key alone could be recognised by it."""
     async with trio(tmp_path) as services:
         await services.create(SHUFFLED)
@@ -124,9 +120,7 @@ async def test_without_keys_of_the_server_no_token_is_requested(tmp_path: Path) 
         assert not services.ways.to("issuer", "/tokens")
 
 
-async def test_a_token_that_was_asked_for_before_a_rotation_is_still_signed(
-    tmp_path: Path, odd_key: tuple[TokenKey, Signer]
-) -> None:
+async def test_a_token_that_was_asked_for_before_a_rotation_is_still_signed(tmp_path, odd_key):
     """Its key was the newest when it was drawn, and another token would cost the device a share."""
     async with trio(tmp_path) as services:
         await services.create(SHUFFLED)
@@ -220,9 +214,7 @@ def lose(folder: Path) -> None:
 @ENDPOINTS
 @pytest.mark.parametrize("is_taken", [False, True], ids=["new", "counted"])
 @pytest.mark.battery
-async def test_a_report_with_a_token_of_a_lost_key_gets_another(
-    tmp_path: Path, changes: dict[str, Any], host: str, is_taken: bool
-) -> None:
+async def test_a_report_with_a_token_of_a_lost_key_gets_another(tmp_path, changes, host, is_taken):
     """It comes with another token once there is one. Where the first try was counted, the second one is not."""
     async with trio(tmp_path, attestation="hmac") as services:
         await report_unanswered(services, changes, host, is_taken)
@@ -239,9 +231,7 @@ async def test_a_report_with_a_token_of_a_lost_key_gets_another(
 
 
 @ENDPOINTS
-async def test_a_report_that_was_counted_is_a_duplicate_whichever_token_it_comes_with(
-    tmp_path: Path, changes: dict[str, Any], host: str
-) -> None:
+async def test_a_report_that_was_counted_is_a_duplicate_whichever_token_it_comes_with(tmp_path, changes, host):
     at = "server" if host == "server" else ""
     async with trio(tmp_path) as services:
         body = body_of(publication := await services.create(changes), sealed_reports(publication, 1))
@@ -264,9 +254,7 @@ async def test_a_report_of_a_round_that_is_over_is_late_whichever_token_it_comes
 
 
 @ENDPOINTS
-async def test_a_token_that_the_endpoint_may_take_again_is_kept(
-    tmp_path: Path, changes: dict[str, Any], host: str
-) -> None:
+async def test_a_token_that_the_endpoint_may_take_again_is_kept(tmp_path, changes, host):
     """An endpoint that goes by a wrong name for an hour makes no device ask for a second token."""
     async with trio(tmp_path, attestation="hmac") as services:
         await report_unanswered(services, changes, host, is_taken=False)
@@ -281,9 +269,7 @@ async def test_a_token_that_the_endpoint_may_take_again_is_kept(
 
 
 @ENDPOINTS
-async def test_a_report_keeps_its_token_until_there_is_another_one(
-    tmp_path: Path, changes: dict[str, Any], host: str
-) -> None:
+async def test_a_report_keeps_its_token_until_there_is_another_one(tmp_path, changes, host):
     """An issuer that finds its keys again has them count."""
     async with trio(tmp_path, attestation="hmac") as services:
         await report_unanswered(services, changes, host, is_taken=False)

@@ -154,9 +154,7 @@ async def test_a_trusted_sender_vouches_for_its_people(shuffler: Gated) -> None:
     assert (await shuffler.post(header, sealed_reports(3))).json() == {"accepted": 3, "refused": {}}
 
 
-async def test_a_token_stays_spent_in_later_rounds_and_after_a_restart(
-    settings: ShufflerSettings, server: FakeServer
-) -> None:
+async def test_a_token_stays_spent_in_later_rounds_and_after_a_restart(settings, server):
     way, spent_tokens = httpx.ASGITransport(server.app), [minted() for _ in range(4)]
     async with serving(create_app(settings, way)) as client:
         shuffler = Gated(client, server)
@@ -192,9 +190,7 @@ async def test_a_token_stays_spent_when_the_server_asks_for_another_batch(shuffl
 
 
 @pytest.mark.parametrize("after", [True, False])
-async def test_a_crash_at_the_commit_keeps_token_and_report_together(
-    settings: ShufflerSettings, server: FakeServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, after: bool
-) -> None:
+async def test_a_crash_at_the_commit_keeps_token_and_report_together(settings, server, tmp_path, monkeypatch, after):
     """Token and report are one transaction: either both are there, or neither, and the same bytes are always taken."""
     way, copy = httpx.ASGITransport(server.app), tmp_path / "copy"
     header, sealed, token = server.publish(), junk(), minted()
@@ -225,9 +221,7 @@ async def test_a_token_is_not_lost_to_a_full_disk(shuffler: Gated, monkeypatch: 
     assert (await shuffler.report(header, sealed, token)).status_code == 202
 
 
-async def test_a_crash_while_a_round_is_erased_keeps_tokens_spent(
-    settings: ShufflerSettings, server: FakeServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_crash_while_a_round_is_erased_keeps_tokens_spent(settings, server, tmp_path, monkeypatch):
     """Tokens are kept before the reports are erased, not after."""
     way, copy, spent_tokens = httpx.ASGITransport(server.app), tmp_path / "copy", [minted() for _ in range(3)]
     header = server.publish(batch=3)
@@ -243,9 +237,7 @@ async def test_a_crash_while_a_round_is_erased_keeps_tokens_spent(
             assert_problem(await Gated(client, server).report(header, junk(), token), 401, "token-spent")
 
 
-async def test_two_shufflers_take_no_token_twice(
-    settings: ShufflerSettings, server: FakeServer, tmp_path: Path
-) -> None:
+async def test_two_shufflers_take_no_token_twice(settings, server, tmp_path):
     """A token names its endpoint, and other endpoints refuse it."""
     second = settings.model_copy(
         update={
@@ -256,10 +248,7 @@ async def test_two_shufflers_take_no_token_twice(
     )
     way, token = httpx.ASGITransport(server.app), minted()
     header = server.publish()
-    async with (
-        serving(create_app(settings, way)) as first_client,
-        serving(create_app(second, way)) as second_client,
-    ):
+    async with serving(create_app(settings, way)) as first_client, serving(create_app(second, way)) as second_client:
         assert (await Gated(first_client, server).report(header, junk(), token)).status_code == 202
         assert_problem(await Gated(second_client, server).report(header, junk(), token), 401, "token-wrong-audience")
 

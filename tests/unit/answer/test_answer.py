@@ -1,14 +1,20 @@
-"""Answers survive encoding; malformed answers are refused."""
+"""Answers, their parts, their export, and the people that they count."""
 
+import json
 import math
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from privateer_core.answer import ESTIMATES_MAX, Answer
 from privateer_core.answer.conclusion import SIZE_MAX, decode_answer, encode_answer
 from privateer_core.answer.estimates import Effect, Estimate
+from privateer_core.answer.export import read_export
 from privateer_core.answer.facts import Among, Between, Bin, Fact, Table
 from privateer_core.answer.parts import (
     BinMeans,
@@ -20,6 +26,7 @@ from privateer_core.answer.parts import (
     Recommendation,
     Recommendations,
 )
+from privateer_core.answer.people import HeldReports, People
 from privateer_core.answer.policy_view import (
     ArmsOfBin,
     ArmsOfGroup,
@@ -32,7 +39,8 @@ from privateer_core.answer.policy_view import (
     PublicDraw,
     leading_option,
 )
-from privateer_core.errors import Malformed
+from privateer_core.errors import Malformed, SpecError
+from tests.documents import exports, vectors, wire
 
 FOUND = Answer(
     stage="ended",
@@ -191,3 +199,118 @@ def test_a_reason_is_one_of_a_closed_set() -> None:
     document["effects"][0]["reason"] = "it seems so"
     with pytest.raises(Malformed):
         decode_answer(msgspec.msgpack.encode(document))
+
+
+_, SPEC, PUBLICATION = vectors.cases()[0]
+DOCUMENT = exports.decode_export(exports.build_export(SPEC, PUBLICATION))
+
+
+def test_an_export_survives_being_written_by_another_program() -> None:
+    document = json.loads(json.dumps(DOCUMENT, indent=4, sort_keys=True))
+    assert read_export(document, "FILE").publication_bytes == PUBLICATION
+
+
+def test_the_vectors_hold_refused_exports() -> None:
+    for case in json.loads((wire.FEW / "exports.json").read_text())["refused"]:
+        if case["refused"] is None or "contradict" in case["refused"]:
+            continue
+        with pytest.raises(SpecError) as caught:
+            read_export(case["document"], "FILE")
+        assert caught.value.detail.startswith(case["refused"])
+        assert caught.value.remedy
+
+
+def leaf_paths(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+    """Every leaf of a document."""
+    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    paths = [leaf_path for key, item in items for leaf_path in leaf_paths(item, (*path, key))]
+    return paths or [path]
+
+
+LEAVES = leaf_paths(DOCUMENT)
+
+
+@given(st.sampled_from(LEAVES), st.sampled_from([None, 7, "x", 0.5, True, [], {}]))
+def test_a_change_anywhere_is_found(path: tuple[Any, ...], value: Any) -> None:
+    changed = json.loads(json.dumps(DOCUMENT))
+    at = changed
+    for key in path[:-1]:
+        at = at[key]
+    if at[path[-1]] == value and type(at[path[-1]]) is type(value):
+        return
+    at[path[-1]] = value
+    with pytest.raises(SpecError, match=r"damaged|not an export"):
+        read_export(changed, "FILE")
+
+
+@pytest.mark.parametrize("document", [None, [], "text", {}, {"format": 7}, {"format": "privateer/export/x"}])
+def test_a_document_that_is_no_export_is_refused(document: Any) -> None:
+    with pytest.raises(SpecError, match="is not an export"):
+        read_export(document, "FILE")
+
+
+CASES = json.loads((Path(__file__).parents[2] / "dashboard" / "people.json").read_text())
+COUNTS = st.integers(0, 10**6)
+ACCOUNTS = st.builds(
+    People.from_parts,
+    COUNTS,
+    COUNTS,
+    reports=st.builds(HeldReports, COUNTS, st.just(None), COUNTS),
+    refused=st.dictionaries(st.sampled_from(["round-closed", "decryption-failed"]), COUNTS),
+    out_of_reach=COUNTS,
+    is_unknown=st.booleans(),
+)
+
+
+def total(people: People) -> int:
+    parts = (people.counted, people.held.in_open_round, people.held.at_shuffler or 0, sum(people.refused.values()))
+    return sum(parts) + people.not_asked + people.out_of_reach + people.unknown - people.replaced
+
+
+@given(ACCOUNTS, COUNTS, COUNTS)
+def test_counts_of_participants_add_up(people: People, n_at_shuffler: int, uncertainty: int) -> None:
+    assert total(people) == people.planned
+    new = people.with_shuffler(n_at_shuffler, uncertainty)
+    assert total(new) == new.planned == people.planned
+    assert (new.counted, new.out_of_reach, new.refused) == (people.counted, people.out_of_reach, people.refused)
+    assert new.held.at_shuffler == min(n_at_shuffler, people.unknown)
+    assert new.unknown <= uncertainty
+    combined = people + new
+    assert total(combined) == combined.planned == 2 * people.planned
+    assert msgspec.json.decode(msgspec.json.encode(new), type=People) == new
+
+
+@pytest.mark.parametrize(
+    "lie",
+    [
+        {"counted": 5700},
+        {"not_asked": -1, "counted": 3001},
+        {"planned": 5701},
+        {"replaced": 1},
+        {"refused": {"": 0}},
+        {"refused": {"a\x1b": 0}},
+        {"held": HeldReports(needed=-1)},
+    ],
+)
+def test_counts_that_do_not_add_up_are_refused(lie: dict[str, Any]) -> None:
+    people = People(5700, 3000, not_asked=2000, out_of_reach=700)
+    with pytest.raises(ValueError, match=r"must|may"):
+        replace(people, **lie)
+    with pytest.raises(msgspec.ValidationError):
+        msgspec.convert(
+            msgspec.to_builtins(people) | {name: msgspec.to_builtins(count) for name, count in lie.items()}, People
+        )
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_the_words_are_those_of_the_dashboard(case: dict[str, Any]) -> None:
+    """tests/dashboard reads the same cases."""
+    assert msgspec.convert(case["people"], People).sentence == case["sentence"]
+
+
+def test_counts_that_a_server_cannot_see_are_unknown_and_not_zero() -> None:
+    server = People.from_parts(5700, 3000, reports=HeldReports(0, None, 1000), out_of_reach=700, is_unknown=True)
+    assert (server.unknown, server.not_asked) == (1000, 1000)
+    assert "1,000 not asked or at the shuffler (not known which)" in server.sentence
+    assert "0 held" not in server.sentence
+    assert "339 held at the shuffler; 1,661 not asked" in server.with_shuffler(339).sentence

@@ -61,9 +61,7 @@ def device(tmp_path: Path, server: Server) -> Device:
     ids=str,
 )
 @pytest.mark.filterwarnings("ignore::privateer_core.errors.InvalidValueWarning")
-def test_a_report_carries_the_reward_minus_its_expected_part(
-    device: Device, server: Server, minutes: Any, reward: Any, expected: float
-) -> None:
+def test_a_report_carries_the_reward_minus_its_expected_part(device, server, minutes, reward, expected):
     session = device.start().join("test")
     assert session.features == ("x1", "x2", "minutes")
     session.choose({**CONTEXT, "minutes": minutes})
@@ -105,11 +103,7 @@ def test_an_invalid_covariate_counts_as_missing_and_is_not_echoed(device: Device
 
 @pytest.mark.parametrize(
     ("context", "field"),
-    [
-        (CONTEXT, "minutes"),
-        ({"x2": 0.9, "minutes": 41.0}, "x1"),
-        ({**CONTEXT, "minutes": 41.0, "hours": 2}, "hours"),
-    ],
+    [(CONTEXT, "minutes"), ({"x2": 0.9, "minutes": 41.0}, "x1"), ({**CONTEXT, "minutes": 41.0, "hours": 2}, "hours")],
 )
 def test_names_that_are_missing_or_unknown_are_refused(device: Device, context: Any, field: str) -> None:
     session = device.start().join("test")

@@ -7,14 +7,7 @@ import httpx
 import pytest
 
 from privateer_client import AsyncClient, Client, Ledger, ReportStatus
-from privateer_core.errors import (
-    InputError,
-    InvalidValueWarning,
-    NotFound,
-    RoundClosed,
-    TermsRefused,
-    Unavailable,
-)
+from privateer_core.errors import InputError, InvalidValueWarning, NotFound, RoundClosed, TermsRefused, Unavailable
 from privateer_core.mechanisms.signed_symbol import SignedSymbol
 from privateer_core.wire.problem import problem_body
 from privateer_core.wire.publication import decode_envelope
@@ -243,8 +236,7 @@ def test_an_answer_without_a_policy_is_no_policy(ledger: Path, status: int) -> N
 
 
 @pytest.mark.parametrize(
-    "url",
-    ["http://s/", "http://S", "http://s:80", "HTTP://s//", "http://s.", "http://s/a/%2e%2e"],
+    "url", ["http://s/", "http://S", "http://s:80", "HTTP://s//", "http://s.", "http://s/a/%2e%2e"]
 )
 def test_one_server_has_one_identity_however_it_is_spelled(ledger: Path, url: str) -> None:
     service = Service(published(make_spec()))

@@ -314,9 +314,7 @@ CHANGES: list[dict[str, Any]] = [
 
 
 @pytest.mark.parametrize("changes", CHANGES, ids=str)
-def test_an_operators_changes_lose_no_choice_within_its_window(
-    device: Device, server: Server, changes: dict[str, Any]
-) -> None:
+def test_an_operators_changes_lose_no_choice_within_its_window(device, server, changes):
     make_due(device)
     server.moves_on(waiting_spec(**changes), 2)
     assert device.start().flush() == {"test": ReportStatus.ACCEPTED}

@@ -1,14 +1,25 @@
-"""Contexts are encoded; errors name features and never values."""
+"""Features, outcomes and points that an application passes to a client."""
 
 from collections.abc import Mapping
+from dataclasses import fields
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 
+from privateer_client.delivery import EndpointAnswer, judge_answer, refusal_status
 from privateer_client.inputs import encode_context, list_clipped_features
-from privateer_core.errors import InputError, InvalidValueWarning
+from privateer_client.ledger.choice import encode_choice
+from privateer_client.participation import Participation, StoredChoice
+from privateer_client.states import ReportStatus
+from privateer_core.algorithms.convex.spec import ConvexSpec
+from privateer_core.codec import decode
+from privateer_core.errors import InputError, InvalidValueWarning, PrivateerError, ReportRefused
 from privateer_core.spec.features import Numeric
+from privateer_core.wire.problem import problem_type
+from tests.support.experiments import OPEN
+from tests.support.publications import published
 from tests.support.specs import make_spec
 
 FEATURES = {"age": Numeric(low=20, high=60), "hours": Numeric(low=0, high=80)}
@@ -53,9 +64,7 @@ UNFIT = [
 
 
 @pytest.mark.parametrize(("name", "value", "places"), UNFIT)
-def test_a_value_of_another_kind_counts_as_missing_and_is_not_echoed(
-    name: str, value: object, places: list[float]
-) -> None:
+def test_a_value_of_another_kind_counts_as_missing_and_is_not_echoed(name, value, places):
     with pytest.warns(InvalidValueWarning, match=f"{name}: ") as caught:
         assert encode_context(WHOLE | {name: value}, MIXED).tolist() == [places]
     assert "secret" not in str(caught[0].message)
@@ -104,3 +113,78 @@ def test_clipped_features_are_named():
     assert list_clipped_features({"hours": float("-inf"), "age": float("inf")}, FEATURES) == tuple(FEATURES)
     assert list_clipped_features({"hours": "many", "age": float("nan")}, FEATURES) == ()
     assert list_clipped_features(WHOLE, MIXED) == ()
+
+
+def endpoint_response(status: int, slug: str = "", **members: object) -> EndpointAnswer:
+    return EndpointAnswer(status, msgspec.json.encode({"type": problem_type(slug)} | members))
+
+
+def slugs(error: type[PrivateerError]) -> set[str]:
+    return {error.slug}.union(*(slugs(kind) for kind in error.__subclasses__() if kind.__module__ == error.__module__))
+
+
+@pytest.mark.parametrize(
+    ("answer", "outcome", "reason"),
+    [
+        (None, "pending", None),
+        (EndpointAnswer(202), "accepted", None),
+        (EndpointAnswer(200, b"<html>"), "pending", "unknown"),
+        (EndpointAnswer(204), "pending", "unknown"),
+        (EndpointAnswer(307), "pending", "unknown"),
+        (EndpointAnswer(400, b"<html>"), "pending", "unknown"),
+        (endpoint_response(409, "duplicate-report"), "accepted", None),
+        (endpoint_response(409, "round-closed"), "late", "round-closed"),
+        (endpoint_response(500, "round-closed"), "pending", "round-closed"),
+        (endpoint_response(200, "round-closed"), "pending", "round-closed"),
+        (endpoint_response(409, "round-unknown"), "pending", "round-unknown"),
+        (endpoint_response(429, "malformed-report"), "pending", "malformed-report"),
+        (endpoint_response(400, "malformed-report"), "refused", "malformed-report"),
+        (endpoint_response(404, "not-found"), "pending", "not-found"),
+        (endpoint_response(503, "unavailable"), "pending", "unavailable"),
+    ],
+)
+def test_only_a_verdict_on_the_report_is_final(answer: EndpointAnswer | None, outcome: str, reason: str | None) -> None:
+    assert judge_answer(answer) == (outcome, reason)
+
+
+def test_every_refusal_of_a_report_is_final_but_those_that_are_not_about_the_report() -> None:
+    """A reason that is added to the errors has to be judged here, too."""
+    waits = {slug for slug in slugs(ReportRefused) if refusal_status(slug) is ReportStatus.PENDING}
+    tokens = {f"token-{reason}" for reason in ("refused", "missing", "invalid", "wrong-audience", "expired", "spent")}
+    assert waits == {"round-unknown", "sender-refused"} | tokens
+    others = slugs(PrivateerError) - slugs(ReportRefused)
+    assert {slug for slug in others if refusal_status(slug) is not ReportStatus.PENDING} == {
+        "too-large",
+        "terms-refused",
+        "spec-invalid",
+        "deleted",
+    }
+
+
+SPECS = ConvexSpec.instances()
+
+
+def choice(name: str, coins: int) -> StoredChoice:
+    followed = Participation(published(SPECS[name]), "test", OPEN)
+    return StoredChoice.decide(followed, np.zeros((1, 0)), np.array([coins], np.uint32), 1e6)
+
+
+@pytest.mark.parametrize("name", ["local", "local-ellipsoid"])
+def test_points_are_kept_as_they_were_shown(name: str) -> None:
+    choices = [choice(name, coins) for coins in range(30)]
+    for stored in choices:
+        read = decode(encode_choice(stored), StoredChoice)
+        assert read.display_value == stored.display_value
+        assert not read.is_common
+        points = list(stored.display_value.values()) if name == "local" else [stored.display_value]
+        assert SPECS[name].domain.contains(np.array(points))
+    assert len({len(encode_choice(stored)) for stored in choices}) == 1
+    assert len({repr(stored.display_value) for stored in choices}) == 4  # the sides of two axes
+
+
+def test_a_choice_that_was_kept_before_there_were_points_is_read() -> None:
+    stored = choice("local", 1)
+    tables = msgspec.msgpack.decode(encode_choice(stored))
+    del tables["points"]
+    assert {field.name for field in fields(stored)} - set(tables) == {"points"}
+    assert decode(msgspec.msgpack.encode(tables), StoredChoice).points.size == 0

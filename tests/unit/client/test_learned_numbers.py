@@ -56,9 +56,7 @@ def decode_report(server: Server, kind: Any) -> tuple[float, ...]:
     [(40.0, 0.8), (-5.0, 0.0), (1e300, 1.0), (None, 0.5), (float("nan"), 0.5), (float("inf"), 1.0)],
     ids=str,
 )
-def test_in_the_first_look_a_record_has_the_number_within_its_bounds_and_the_reward_as_it_is(
-    tmp_path: Path, minutes: Any, number: float
-) -> None:
+def test_in_the_first_look_a_record_has_the_number_within_its_bounds_and_the_reward_as_it_is(tmp_path, minutes, number):
     server = Server(published(spec_of()))
     session = Device(tmp_path, server).start().join("test")
     assert session.features == ("x1", "x2", "minutes")

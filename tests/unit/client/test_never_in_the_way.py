@@ -152,9 +152,7 @@ def test_a_slow_server_serves_the_next_page(tmp_path: Path) -> None:
     ("name", "context", "field"),
     [("test", {}, "x1"), ("test", {**CONTEXT, "other": 1}, "other"), ("typo", CONTEXT, "")],
 )
-def test_a_developers_mistake_shows_the_default_arm(
-    tmp_path: Path, name: str, context: dict[str, Any], field: str
-) -> None:
+def test_a_developers_mistake_shows_the_default_arm(tmp_path, name, context, field):
     device = Device(tmp_path, Server(published(make_spec())))
     arm = device.start().arm(name, context, default="control", within=5.0)
     assert arm.name == "control"
@@ -192,9 +190,7 @@ def test_the_four_lines_can_be_run_twice(tmp_path: Path) -> None:
     assert (len(arms), outcomes) == (1, [ReportStatus.ACCEPTED, ReportStatus.ALREADY_REPORTED])
 
 
-def test_a_reason_is_told_once_for_all_clients_of_a_process(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_reason_is_told_once_for_all_clients_of_a_process(tmp_path, caplog, monkeypatch):
     times = [0.0]
     monkeypatch.setattr(arm, "monotonic", lambda: times[0])
     monkeypatch.setattr(arm, "_log_times", {})

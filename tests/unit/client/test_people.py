@@ -298,9 +298,7 @@ def test_eight_requests_of_one_person_at_once_over_two_processes(process: Proces
     )  # a request that joins while the report is on its way sends the same bytes
 
 
-def test_reports_of_a_forgotten_participant_are_not_sent_again(
-    process: Process, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_reports_of_a_forgotten_participant_are_not_sent_again(process, monkeypatch):
     """A participant is erased by another request between two attempts to send a report."""
     client = process.start(retry_timeout=10.0)
     client.person("a").join("test").choose(CONTEXT)

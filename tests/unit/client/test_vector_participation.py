@@ -156,7 +156,6 @@ def test_another_round_invites_other_participants() -> None:
     """Every participant number is invited to at most a single round, in any order of rounds."""
     spec = phased_spec({"algorithm.participants_factor": 2})
     now = Participation(published(spec), "test", WIDE).policy.draw
-    assert now is not None
     later = Participation(published(spec, draw={"start": now.places}), "test", WIDE).policy.draw
     assert later is not None
     assert not any(now.is_invited(number) and later.is_invited(number) for number in range(now.people))

@@ -1,6 +1,10 @@
-"""The codec: round trips keep dtypes and shapes; arbitrary bytes raise no error but Malformed."""
+"""The codec: stored values, prepared types, and bins of equal width."""
 
+import ast
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from pathlib import Path
 
 import msgspec
 import numpy as np
@@ -14,7 +18,9 @@ from privateer_core.algorithms.partition import PartitionPolicy
 from privateer_core.codec import decode, encode
 from privateer_core.errors import Malformed, SpecError
 from privateer_core.mechanisms.mechanism import KeyedTotal, VectorTotal
+from privateer_core.prepared_types import prepared
 from privateer_core.primitives.public_coins import Layout
+from privateer_core.spec.context import EqualBins
 from privateer_papers.paper_1.ldpmab import LdpmabState
 from privateer_server.algorithms.partition.state import PartitionState
 from tests.support.partitions import make_policy, same
@@ -133,3 +139,70 @@ def test_a_truncated_policy_is_malformed():
     for size in range(0, len(body), 7):
         with pytest.raises(Malformed):
             decode(body[:size], PartitionPolicy)
+
+
+ROOT = Path(__file__).parents[3]
+ROLES = ("shared", "client", "shuffler", "issuer", "server")
+
+
+class Pair(msgspec.Struct):
+    """A type that no module decodes."""
+
+    left: int
+    right: "Pair | None" = None
+
+
+def test_threads_get_the_prepared_type() -> None:
+    body = msgspec.msgpack.encode(Pair(1, Pair(2)))
+    assert msgspec.msgpack.decode(body, type=prepared(Pair)) == Pair(1, Pair(2))
+    with ThreadPoolExecutor(8) as threads:
+        kinds = list(threads.map(lambda _: prepared(Pair), range(64)))
+    assert all(kind is Pair for kind in kinds)
+
+
+def test_a_type_that_cannot_be_decoded_is_refused_each_time() -> None:
+    for _ in range(2):
+        with pytest.raises(TypeError):
+            prepared(int | str | dict[int, Pair] | Pair)
+
+
+def unprepared(source: str) -> Iterator[int]:
+    """Yield the lines that have msgspec decode or convert to a class that it may not know."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Call) and ast.unparse(node.func).startswith("msgspec."):
+            kinds = [word.value for word in node.keywords if word.arg == "type"]
+            kinds += node.args[1:2] if ast.unparse(node.func) == "msgspec.convert" else []
+            if any(not ast.unparse(kind).startswith(("prepared(", "dict[str, ", "list[bytes]")) for kind in kinds):
+                yield node.lineno
+
+
+def test_every_decoded_type_is_prepared() -> None:
+    sources = [path for role in ROLES for path in (ROOT / role).rglob("*.py")]
+    assert len(sources) > 100
+    assert {str(path): lines for path in sources if (lines := list(unprepared(path.read_text())))} == {}
+
+
+@pytest.mark.parametrize(
+    ("source", "lines"),
+    [
+        ("msgspec.json.decode(body, type=Label)", [1]),
+        ("msgspec.convert(value, Event)", [1]),
+        ("msgspec.json.decode(body, type=prepared(Label))", []),
+        ("msgspec.msgpack.decode(body)", []),
+    ],
+)
+def test_a_planted_unprepared_type_is_found(source: str, lines: list[int]) -> None:
+    assert list(unprepared(source)) == lines
+
+
+@pytest.mark.parametrize(("sides", "columns"), [(1, 3), (4, 2), (3, 1), (5, 0)])
+def test_a_context_is_between_the_corners_of_its_bin(sides: int, columns: int) -> None:
+    bins, contexts = EqualBins(sides, columns), np.random.default_rng(1).random((500, columns))
+    lower, upper = (corner[bins.locate(contexts)] for corner in bins.edges())
+    assert lower.shape == contexts.shape
+    assert ((lower <= contexts) & (contexts < upper)).all()
+    assert len(bins.edges()[0]) == bins.count == sides**columns
+
+
+def test_the_ends_of_columns_are_in_the_outer_bins() -> None:
+    assert EqualBins(4, 2).locate(np.array([[0.0, 0.0], [0.0, 1.0], [1.0, 0.0], [1.0, 1.0]])).tolist() == [0, 3, 12, 15]

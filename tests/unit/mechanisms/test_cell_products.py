@@ -85,7 +85,6 @@ def test_a_part_of_values_has_the_noise_of_three_sums() -> None:
     mechanism = CellProducts.calibrated(QUESTION, 1.0)
     wide = CellProducts(SlotLayout.ungrouped(1_000, 5), mechanism.scale)
     release = wide.simulate(people(0), np.random.default_rng(3))
-    assert release.squares is not None
     assert release.squares.var() == pytest.approx(release.noise, rel=0.28)
     assert release.noise == pytest.approx(3 * CellTriples.calibrated(QUESTION, 1.0).noise)
 

@@ -48,7 +48,6 @@ def test_three_sums_tell_mean_and_variance() -> None:
     rng = np.random.default_rng(1)
     values = rng.beta(2, 5, 4_000)
     release = simulate_release(CellTriples(SlotLayout.ungrouped(1, 5)), values)
-    assert release.squares is not None
     assert release.hits[0, 0] == 4_000
     assert release.positive[0, 0] == pytest.approx(values.sum(), abs=0.1)
     assert release.squares[0, 0] == pytest.approx(np.square(values).sum(), abs=0.1)
@@ -111,7 +110,6 @@ def test_sums_of_squares_are_whole_numbers_beyond_those_that_floating_point_tell
 def test_the_largest_round_fits_and_a_larger_one_is_refused() -> None:
     cell_triples = CellTriples(SlotLayout.ungrouped(1, 5))
     release = cell_triples.simulate_counts(np.array([[[0, PARTICIPANTS_MAX]]]), 0, np.random.default_rng(1))
-    assert release.squares is not None
     assert (release.hits[0, 0], release.positive[0, 0], release.squares[0, 0]) == (PARTICIPANTS_MAX,) * 3
     spec = TrialSpec.instances()["none-numeric"]
     data = spec.model_copy(update={"experiment": spec.experiment.model_copy(update={"horizon": 10_000_000_000})})
@@ -139,7 +137,6 @@ def test_levels_are_unbiased_and_tell_the_variance_of_what_is_rounded() -> None:
     release = simulate_release(named_symbol, np.full(people, value), 3)
     gain, others = named_symbol.response.gain, 2 * release.other
     squares = gain * (value**2 + 0.1 * 0.15) + others * 0.375
-    assert release.squares is not None
     assert release.hits[0, 0] == people
     assert release.positive[0, 0] / people == pytest.approx(gain * value + release.other, abs=6 * 0.35 / people**0.5)
     assert release.squares[0, 0] / people == pytest.approx(squares, abs=6 * 0.35 / people**0.5)

@@ -45,11 +45,7 @@ def test_forgotten_clipping_is_caught(norm, monkeypatch):
     assert max_distance(Ball(norm, 1.0, 5)) > 2 * Ball(norm, 1.0, 5).sensitivity
 
 
-@given(
-    st.lists(st.floats(-1, 1), min_size=4, max_size=4),
-    st.integers(-300, 300),
-    st.sampled_from(["l2", "max"]),
-)
+@given(st.lists(st.floats(-1, 1), min_size=4, max_size=4), st.integers(-300, 300), st.sampled_from(["l2", "max"]))
 def test_vectors_inside_stay_and_others_end_on_the_border(values, power, norm):
     ball, vector = Ball(norm, 1.0, 4), np.array([values]) * 10.0**power
     clipped = ball.clip(vector)[0]

@@ -1,10 +1,15 @@
-"""Exact discrete Laplace noise: its distribution by chi-square, and planted scales that are caught."""
+"""Discrete noise: Laplace, binomial, and the exponential mechanism."""
+
+import math
+from fractions import Fraction
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from privateer_core.errors import SpecError
-from privateer_core.sampling.laplace import DiscreteLaplace, draw_uniform_integers
+from privateer_core.sampling.laplace import DiscreteLaplace, draw_choice, draw_uniform_integers, simulate_choice
+from privateer_core.sampling.randomness import draw_binomial
 from privateer_lab.simulation.scores import SeededNoise
 from tests.support.statistics import centred, is_compatible, same_law
 
@@ -85,3 +90,82 @@ def test_a_scale_out_of_range_is_refused(scale):
 
 def test_the_next_whole_scale_is_taken():
     assert DiscreteLaplace.from_min_scale(2.1) == DiscreteLaplace(3)
+
+
+@pytest.mark.parametrize(("trials", "probability"), [(1, 0.5), (7, 0.5), (64, 0.5), (130, 0.5), (1, 0.2), (9, 0.013)])
+def test_binomials_have_their_law(trials, probability):
+    binomial = draw_binomial(200_000, trials, probability, SeededNoise(6))
+    assert is_compatible(
+        np.bincount(binomial, minlength=trials + 1),
+        200_000 * stats.binom.pmf(np.arange(trials + 1), trials, probability),
+    )
+
+
+@pytest.mark.parametrize(("trials", "probability"), [(129, 0.5), (9, 0.2)])
+def test_a_bit_less_is_caught(trials, probability):
+    """Planted: a trial fewer than claimed."""
+    binomial = draw_binomial(200_000, trials - 1, probability, SeededNoise(6))
+    expected = 200_000 * stats.binom.pmf(np.arange(trials + 1), trials, probability)
+    assert not is_compatible(np.bincount(binomial, minlength=trials + 1), expected)
+
+
+class Word:
+    """A source of noise that repeats a word."""
+
+    def __init__(self, word: int) -> None:
+        self.word = word
+
+    def words(self, count):
+        return np.full(count, self.word, np.uint64)
+
+
+@pytest.mark.parametrize("probability", [0.2, 0.4999, 2.0**-11, 1e-9, 1e-15])
+def test_the_chance_of_a_bit_is_the_claimed_one_rounded_up(probability):
+    threshold = math.ceil(Fraction(probability) * 2**64)
+    assert draw_binomial(1, 1, probability, Word(threshold - 1))[0] == 1
+    assert draw_binomial(1, 1, probability, Word(threshold))[0] == 0
+    assert (Fraction(threshold, 2**64) == Fraction(probability)) == (probability >= 2.0**-11)
+
+
+def test_no_trials_are_no_noise():
+    assert draw_binomial(3, 0, 0.5, SeededNoise(1)).tolist() == [0, 0, 0]
+
+
+@pytest.mark.parametrize("probability", [0.0, 0.51, -0.1, math.nan])
+def test_a_chance_out_of_range_is_refused(probability):
+    with pytest.raises(SpecError) as refused:
+        draw_binomial(1, 1, probability, SeededNoise(1))
+    assert refused.value.field == "probability"
+
+
+SCORES = np.array([0, 900, 2500, -70_000, 2400], np.int64)
+SCALE = 1000
+EXPONENTIAL_DRAWS = 2000
+
+
+def exponential_expected_counts(scale: float) -> np.ndarray:
+    weights = np.exp((SCORES - SCORES.max()) / scale)
+    return EXPONENTIAL_DRAWS * weights / weights.sum()
+
+
+def counts(draws: list[int]) -> np.ndarray:
+    return np.bincount(draws, minlength=len(SCORES))
+
+
+@pytest.mark.parametrize("kind", ["exact", "simulated"])
+def test_choices_have_their_probabilities(kind: str) -> None:
+    """Planted: a scale two fifths larger."""
+    noise, rng = SeededNoise(3), np.random.default_rng(3)
+    if kind == "exact":
+        choice_counts = counts([draw_choice(SCORES, SCALE, noise) for _ in range(EXPONENTIAL_DRAWS)])
+    else:
+        choice_counts = counts([simulate_choice(SCORES, SCALE, rng) for _ in range(EXPONENTIAL_DRAWS)])
+    assert is_compatible(choice_counts, exponential_expected_counts(SCALE))
+    assert not is_compatible(choice_counts, exponential_expected_counts(1.4 * SCALE))
+
+
+def test_an_index_with_a_much_higher_score_is_chosen_among_thousands() -> None:
+    scores = np.zeros(5000, np.int64)
+    scores[1234] = 10**9
+    assert draw_choice(scores, SCALE, SeededNoise(1)) == 1234
+    assert draw_choice(np.array([5], np.int64), 1, SeededNoise(1)) == 0

@@ -180,9 +180,7 @@ async def test_every_form_describes_the_effect_of_its_change(api: Api) -> None:
 
 
 @pytest.mark.parametrize("name", OPERATORS)
-async def test_only_the_private_listener_serves_forms(
-    stranger: httpx.AsyncClient, settings: ServerSettings, name: str
-) -> None:
+async def test_only_the_private_listener_serves_forms(stranger, settings, name):
     for headers in ({}, BROWSER, ADMIN):
         assert_problem(await stranger.get(f"/dashboard/{name}", headers=headers), 404, "not-found")
 

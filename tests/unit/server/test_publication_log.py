@@ -176,9 +176,7 @@ class Disaster:
         return self.settings.model_copy(update={"data": self.folder / "new", **paths})
 
 
-async def test_a_restored_database_goes_on_with_the_log_of_the_journal(
-    settings: ServerSettings, tmp_path: Path
-) -> None:
+async def test_a_restored_database_goes_on_with_the_log_of_the_journal(settings, tmp_path):
     disaster = Disaster(settings, tmp_path)
     await disaster.happen()
     paths = {"journal": settings.data / "journal.db", "publication_key": settings.data / "identity.key"}
@@ -190,9 +188,7 @@ async def test_a_restored_database_goes_on_with_the_log_of_the_journal(
         assert is_consistent(3, disaster.before.root, 4, after.root, path)
 
 
-async def test_without_its_journal_the_log_begins_anew_under_another_name(
-    settings: ServerSettings, tmp_path: Path
-) -> None:
+async def test_without_its_journal_the_log_begins_anew_under_another_name(settings, tmp_path):
     """A server without its journal does not know its signed heads, and a new head may contradict no old one."""
     disaster = Disaster(settings, tmp_path)
     await disaster.happen()
@@ -224,9 +220,7 @@ async def test_a_crash_before_the_journal_entry_is_repaired_at_the_start(setting
         assert (after.origin, after.size) == (first.origin, 2)
 
 
-async def test_the_record_says_which_shuffler_closed_a_round(
-    api: Api, shuffler_key: Ed25519PrivateKey, settings: ServerSettings
-) -> None:
+async def test_the_record_says_which_shuffler_closed_a_round(api, shuffler_key, settings):
     await api.create(SHUFFLED | {"experiment.shuffler": "one"})
     first = await api.publication()
     body = body_of(first, sealed_reports(first, 100))

@@ -94,25 +94,19 @@ def start(monkeypatch: pytest.MonkeyPatch, data: Path, *arguments: str) -> int:
     return ended.value.code
 
 
-def test_a_data_path_to_a_file_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_data_path_to_a_file_is_refused(tmp_path, monkeypatch, capsys):
     (tmp_path / "file").write_text("")
     assert start(monkeypatch, tmp_path / "file") == 2
     assert capsys.readouterr().err.startswith("privateer-server: PRIVATEER_DATA: ")
 
 
-def test_a_file_other_than_a_database_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_file_other_than_a_database_is_refused(tmp_path, monkeypatch, capsys):
     (tmp_path / "server.db").write_bytes(b"not a database" * 100)
     assert start(monkeypatch, tmp_path) == 2
     assert "server.db is damaged, or no database" in capsys.readouterr().err
 
 
-def test_two_issuers_of_one_experiment_are_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_two_issuers_of_one_experiment_are_refused(tmp_path, monkeypatch, capsys):
     """Keys of two issuers of an experiment would replace each other. No folder and no key is created."""
     folder = tmp_path / "keys"
     for name in ("first", "second"):
@@ -126,9 +120,7 @@ def test_two_issuers_of_one_experiment_are_refused(
     assert not (tmp_path / "data").exists()
 
 
-def test_a_port_in_use_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_port_in_use_is_refused(tmp_path, monkeypatch, capsys):
     with socket.create_server(("127.0.0.1", 0)) as other:
         assert start(monkeypatch, tmp_path, "--port", str(other.getsockname()[1])) == 2
     err = capsys.readouterr().err

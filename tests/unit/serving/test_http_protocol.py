@@ -118,9 +118,7 @@ BODY = bytes(1 << 20)
         (b"transfer-encoding: chunked", b""),
     ],
 )
-async def test_an_unexpected_body_is_refused_with_a_problem(
-    method: bytes, path: bytes, headers: bytes, body: bytes
-) -> None:
+async def test_an_unexpected_body_is_refused_with_a_problem(method, path, headers, body):
     """In one piece or two; the refusal arrives although the sender has not sent everything."""
     head = b"%s %s HTTP/1.1\r\nhost: here\r\n%s\r\n\r\n" % (method, path, headers)
     for parts in ((head + body,), (head, body)):
@@ -286,9 +284,7 @@ async def test_a_body_in_pieces_is_read_as_it_comes() -> None:
         (b"transfer-encoding: chunked", [b"1\r\na\r\n"] * 2 + [b"0\r\n\r\n"]),
     ],
 )
-async def test_parts_of_a_body_wait_for_no_turn(
-    monkeypatch: pytest.MonkeyPatch, headers: bytes, parts: list[bytes]
-) -> None:
+async def test_parts_of_a_body_wait_for_no_turn(monkeypatch, headers, parts):
     """The budget of bodies counts what the application has received; the end of a body waits for its turn."""
     pieces = asyncio.Queue[bytes]()
 

@@ -1,4 +1,4 @@
-"""Log lines have time, level, message and place, and quote no data."""
+"""Logs of services, their processes, and their command lines."""
 
 import json
 import logging
@@ -10,8 +10,11 @@ from pathlib import Path
 import pytest
 
 from privateer_core.errors import SpecError
-from privateer_core.serving.logs import Formatter, JsonFormatter, log_event, trace
+from privateer_core.serving.logs import BUILD, Formatter, JsonFormatter, log_event, trace
 from privateer_core.serving.settings import PrivatePort, PublicPort, ServiceSettings, is_json_log
+from privateer_issuer.app import main as issuer
+from privateer_server.settings import read_settings
+from privateer_shuffler.app import main as shuffler
 
 
 def inner(secret: str) -> None:
@@ -157,3 +160,48 @@ def test_a_failed_start_is_reported_in_the_log_format(module: str, form: str, sa
         assert (line["level"], line["event"].startswith(says)) == ("critical", True)
     else:
         assert says in process.stderr
+
+
+_CODE = """
+import resource
+from privateer_core.serving.process import prepare_process
+resource.setrlimit(resource.RLIMIT_CORE, (resource.getrlimit(resource.RLIMIT_CORE)[1],) * 2)
+prepare_process()
+print(resource.getrlimit(resource.RLIMIT_CORE))
+"""
+
+
+def test_a_process_that_crashes_leaves_no_keys_in_a_core_file() -> None:
+    process = subprocess.run([sys.executable, "-c", _CODE], capture_output=True, text=True, check=True)
+    assert process.stdout == "(0, 0)\n"
+
+
+SERVICES = {"server": lambda arguments: read_settings({}, arguments), "shuffler": shuffler, "issuer": issuer}
+
+
+@pytest.fixture(params=SERVICES)
+def service(request, capsys):
+    """The name of a service, and what its command line prints: exit code, output and errors."""
+
+    def run(*arguments):
+        with pytest.raises(SystemExit) as stop:
+            SERVICES[request.param](arguments)
+        return stop.value.code, *capsys.readouterr()
+
+    return f"privateer-{request.param}", run
+
+
+def test_help_and_version_of_a_service(service):
+    """Neither needs a setting."""
+    name, run = service
+    assert run("--version") == (0, f"{name} {BUILD}\n", "")
+    code, text, _ = run("--help")
+    assert code == 0
+    assert "docs/configuration.md" in " ".join(text.split())
+
+
+@pytest.mark.parametrize("argument", ["--prot=1", "folder"])
+def test_unknown_arguments_are_refused_in_one_line(service, argument):
+    """A mistyped flag must not start a service with its default."""
+    name, run = service
+    assert run(argument) == (2, "", f"{name}: unrecognized arguments: {argument} (see {name} --help)\n")

@@ -188,9 +188,7 @@ async def test_a_refusal_does_not_wait_for_the_body(tmp_path: Path, monkeypatch:
         assert time.monotonic() - started < 5
 
 
-async def test_pipelined_uploads_without_tokens_wait_for_their_turns(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_pipelined_uploads_without_tokens_wait_for_their_turns(tmp_path, monkeypatch):
     held: list[rate_limit.RefusedUpload] = []
     monkeypatch.setattr(rate_limit.RateLimit, "hold", lambda _, connection, cost: held.append(connection))
     async with gated_port(tmp_path) as (port, refused, _):

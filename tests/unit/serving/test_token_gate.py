@@ -167,9 +167,7 @@ def test_changed_key_files_are_read_again(at: Gate, monkeypatch: pytest.MonkeyPa
 @pytest.mark.parametrize(
     "body", [b"", b"{}", b'{"issuer": "x", "experiments": {"spring": {"issuer-request-uri": ""}}}']
 )
-def test_a_damaged_file_is_left_out_with_one_warning(
-    at: Gate, body: bytes, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_damaged_file_is_left_out_with_one_warning(at, body, caplog, monkeypatch):
     monkeypatch.setattr("privateer_core.serving.token_gate._FRESH_SECONDS", {False: 0.0, True: 0.0})
     (at.file.parent / "second.json").write_bytes(body)
     for _ in range(3):
@@ -192,9 +190,7 @@ def test_two_files_with_keys_of_one_experiment_are_refused(at: Gate) -> None:
     }
 
 
-def test_a_later_key_file_does_not_replace_an_issuer(
-    at: Gate, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_later_key_file_does_not_replace_an_issuer(at, caplog, monkeypatch):
     monkeypatch.setattr("privateer_core.serving.token_gate._FRESH_SECONDS", {False: 0.0, True: 0.0})
     at.gate.admit(header(signed(token())), "spring")
     second = at.file.parent / "second.json"

@@ -49,9 +49,7 @@ async def test_only_changes_are_logged(monkeypatch: pytest.MonkeyPatch, caplog: 
 
 
 @pytest.mark.parametrize("failure", [False, OSError("secret of a row")])
-async def test_a_failed_probe_counts_until_a_probe_succeeds(
-    failure: bool | Exception, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_a_failed_probe_counts_until_a_probe_succeeds(failure, caplog):
     disk = Disk()
     health = WriteHealth(disk.probe, LOG)
     disk.is_writable = failure
@@ -81,9 +79,7 @@ async def test_a_failed_commit_counts_for_half_a_minute_or_until_a_success(caplo
     assert log_lines(caplog) == CHANGES * 2
 
 
-async def test_a_hanging_store_is_probed_once(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_a_hanging_store_is_probed_once(monkeypatch, caplog):
     monkeypatch.setattr(write_health, "_PROBE_TIMEOUT_SECONDS", 0.01)
     answers, probes = asyncio.Event(), []
 

@@ -8,7 +8,6 @@ import httpx
 import pytest
 
 from privateer_shuffler.app import create_app
-from privateer_shuffler.settings import ShufflerSettings
 from tests.support.asgi import serving
 from tests.support.notary import Notary
 from tests.unit.shuffler.fake_server import FakeServer
@@ -31,9 +30,7 @@ async def follows(shuffler: Shuffler, value: float) -> None:
             await asyncio.sleep(0.01)
 
 
-async def test_a_server_with_another_key_makes_it_unready_until_the_old_one_is_back(
-    shuffler: Shuffler, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_a_server_with_another_key_makes_it_unready_until_the_old_one_is_back(shuffler, caplog):
     server, identity = shuffler.server, shuffler.server.identity
     await shuffler.post(server.publish(batch=9), sealed_reports(1))
     await follows(shuffler, 1)
@@ -69,9 +66,7 @@ async def test_an_unsigned_response_in_between_counts_until_the_server_answers(s
     await follows(shuffler, 1)
 
 
-async def test_a_restarted_shuffler_without_rounds_is_unready_without_its_server(
-    settings: ShufflerSettings, server: FakeServer
-) -> None:
+async def test_a_restarted_shuffler_without_rounds_is_unready_without_its_server(settings, server):
     """No experiment has been requested yet, so that only the probe can show the failure."""
     transport = httpx.ASGITransport(server.app)
     async with serving(create_app(settings, transport)) as client:
@@ -121,9 +116,7 @@ async def test_an_earlier_publication_is_on_the_gauge(shuffler: Shuffler, publis
         httpx.ReadTimeout("slow"),
     ],
 )
-async def test_a_response_without_a_key_counts_as_no_server(
-    settings: ShufflerSettings, answer: httpx.Response | Exception
-) -> None:
+async def test_a_response_without_a_key_counts_as_no_server(settings, answer):
     def respond(_: httpx.Request) -> httpx.Response:
         if isinstance(answer, Exception):
             raise answer

@@ -32,7 +32,6 @@ def test_the_application_may_have_the_key(tmp_path: Path, choice: StoredChoice) 
     keep(Ledger(path, key=KEY), choice)
     assert [file.name for file in tmp_path.iterdir()] == ["ledger.db"]
     stored = Ledger(path, key=KEY).choice("a")
-    assert stored is not None
     assert stored.due == choice.due
     for other in (None, bytes(32)):
         with pytest.raises(InputError, match="cannot be read") as refusal:

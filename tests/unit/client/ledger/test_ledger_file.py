@@ -64,9 +64,7 @@ def of_version_2(path: Path) -> None:
 
 
 @pytest.mark.parametrize("earlier", [without_days, without_outbox, with_doors, of_version_2])
-def test_earlier_ledgers_keep_their_rows(
-    tmp_path: Path, earlier: Callable[[Path], None], caplog: pytest.LogCaptureFixture
-) -> None:
+def test_earlier_ledgers_keep_their_rows(tmp_path, earlier, caplog):
     caplog.set_level(logging.INFO, "privateer.client")
     path = tmp_path / "ledger.db"
     earlier(path)
@@ -150,9 +148,7 @@ WRONG = [
 
 
 @pytest.mark.parametrize("harm", [*WRONG, set_newer_version])
-def test_a_file_that_is_not_a_sound_ledger_is_refused_and_left_alone(
-    tmp_path: Path, harm: Callable[[Path], None]
-) -> None:
+def test_a_file_that_is_not_a_sound_ledger_is_refused_and_left_alone(tmp_path, harm):
     path = tmp_path / "ledger.db"
     pay(Ledger(path), Payment("a", 2, "local", 1.0, 0.0, 1.0))
     harm(path)

@@ -22,9 +22,7 @@ async def test_health_and_readiness(api: Api) -> None:
     assert (await api.client.get("/readyz")).json() == {"status": "ready"}
 
 
-async def test_a_store_that_does_not_write_is_not_ready(
-    api: Api, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_a_store_that_does_not_write_is_not_ready(api, monkeypatch, caplog):
     """Whoever asks again and again does not fill the log."""
     with monkeypatch.context() as broken:
         broken.setattr(Store, "write_probe", lambda _: 1 / 0)
@@ -92,9 +90,7 @@ async def test_other_methods_are_refused(api: Api, method: str, path: str, allow
     assert response.headers["allow"] == allowed
 
 
-async def test_responses_to_defects_quote_no_exception(
-    api: Api, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_responses_to_defects_quote_no_exception(api, monkeypatch, caplog):
     def fail(*_: object) -> None:
         raise RuntimeError("secret detail")
 

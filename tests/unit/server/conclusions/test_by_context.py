@@ -93,9 +93,7 @@ MEASURED = Gain(
         ),
     ],
 )
-def test_a_measured_gain_replaces_the_expected_one(
-    ends: tuple[float, float, float], finding: str, confidence_label: str, says: str
-) -> None:
+def test_a_measured_gain_replaces_the_expected_one(ends, finding, confidence_label, says):
     value, low, high = ends
     gain = msgspec.structs.replace(MEASURED, value=value, low=low, high=high)
     conclusion = conclude_by_context((0.2, 0.6), (0.6, 0.2), 0.01, "ended", gain)

@@ -16,7 +16,6 @@ from tests.support.clocks import Hands
 from tests.support.devices import EVERYTHING
 from tests.support.servers import ADMIN, MSGPACK, SMALL, TOKEN, Api, assert_problem
 
-ARMS = ["retire-arm", "add-arm"]
 DEVICE = Limits(epsilon=1.0)
 
 
@@ -70,9 +69,7 @@ async def test_an_immediate_pause_learns_from_the_reports_so_far(api: Api) -> No
     assert [(row["received"], row["released"]) for row in rows] == [(12, True)]
 
 
-async def test_a_pause_has_a_deadline_which_a_restart_keeps(
-    settings: ServerSettings, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_pause_has_a_deadline_which_a_restart_keeps(settings, monkeypatch):
     monkeypatch.setattr("privateer_server.rounds.background_checks._CHECK_INTERVAL_SECONDS", 0.01)
     clock = Hands()
     async with serving(create_app(settings, clock)) as client:
@@ -269,9 +266,7 @@ async def test_a_pending_change_may_be_advanced_but_not_deferred(api: Api) -> No
     assert (await api.facts())["spec"]["experiment"]["horizon"] == 2000
 
 
-async def test_the_deadline_of_a_change_continues_through_a_pause(
-    settings: ServerSettings, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_the_deadline_of_a_change_continues_through_a_pause(settings, monkeypatch):
     monkeypatch.setattr("privateer_server.rounds.background_checks._CHECK_INTERVAL_SECONDS", 0.01)
     clock = Hands()
     async with serving(create_app(settings, clock)) as client:

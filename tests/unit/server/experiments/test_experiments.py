@@ -112,9 +112,7 @@ async def test_bad_toml_is_refused(api: Api) -> None:
     assert_problem(await api.client.post("/experiments", content=b"[", headers=headers), 422, "spec-invalid")
 
 
-async def test_an_experiment_that_cannot_be_stored_is_there_once_it_can(
-    api: Api, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_an_experiment_that_cannot_be_stored_is_there_once_it_can(api, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(Experiments, "_create_first_round", Mock(side_effect=TRANSIENT_ERRORS[0]("the disk is full")))
         problem = assert_problem(await api.create(SMALL), 503, "unavailable")

@@ -4,7 +4,6 @@ import asyncio
 import os
 import sqlite3
 from pathlib import Path
-from typing import Any
 
 import httpx
 import msgspec
@@ -66,9 +65,7 @@ async def test_a_batch_with_bad_reports_is_accepted(api: Api, shuffler_key: Ed25
     assert facts | {"version": 2, "accepted": 97, "refused": refused} == facts
 
 
-async def test_a_round_stays_open_below_the_honest_minimum_of_reports(
-    api: Api, shuffler_key: Ed25519PrivateKey
-) -> None:
+async def test_a_round_stays_open_below_the_honest_minimum_of_reports(api, shuffler_key):
     """The promise counts on 90 of 100: with 89 good ones the round stays open for another batch; with 90 it closes."""
     body = await create_experiment(api)
     for batch, (good, closed) in enumerate([(89, False), (1, True)]):
@@ -94,9 +91,7 @@ async def test_undecryptable_reports_do_not_count_for_the_horizon(api: Api, shuf
     assert (await api.facts())["accepted"] == 950  # fewer than a round of 100 are left
 
 
-async def test_batch_without_a_good_report_leaves_the_round_as_it_was(
-    api: Api, shuffler_key: Ed25519PrivateKey
-) -> None:
+async def test_batch_without_a_good_report_leaves_the_round_as_it_was(api, shuffler_key):
     first = await create_experiment(api)
     response = await deliver(api, body_of(first, [os.urandom(70) for _ in range(100)]), shuffler_key)
     expected = {"accepted": 0, "refused": {"decryption-failed": 100}, "closed": False}
@@ -105,9 +100,7 @@ async def test_batch_without_a_good_report_leaves_the_round_as_it_was(
     assert await api.metric('privateer_decryption_failures_total{experiment="test"}') == 100
 
 
-async def test_a_report_of_an_earlier_batch_of_the_round_counts_once(
-    settings: ServerSettings, shuffler_key: Ed25519PrivateKey
-) -> None:
+async def test_a_report_of_an_earlier_batch_of_the_round_counts_once(settings, shuffler_key):
     """Also after a restart; and a batch that comes again is answered as the first time, without being counted again."""
     async with serving(create_app(settings)) as client:
         api = Api(client)
@@ -166,9 +159,7 @@ async def test_batches_of_another_size_are_refused(api: Api, shuffler_key: Ed255
         ({"experiment": "nobody"}, 404, "not-found"),
     ],
 )
-async def test_batches_of_another_round_are_refused(
-    api: Api, shuffler_key: Ed25519PrivateKey, change: dict[str, Any], status: int, slug: str
-) -> None:
+async def test_batches_of_another_round_are_refused(api, shuffler_key, change, status, slug):
     first = await create_experiment(api)
     header = msgspec.structs.replace(header_for(first), **change)
     body = body_of(first, sealed_reports(first, 100), header)
@@ -195,17 +186,13 @@ async def test_a_shuffler_key_added_later_is_trusted(api: Api, settings: ServerS
     assert (await deliver(api, body, late)).status_code == 202
 
 
-async def test_a_broken_shuffler_key_file_does_not_exclude_other_keys(
-    api: Api, settings: ServerSettings, shuffler_key: Ed25519PrivateKey
-) -> None:
+async def test_a_broken_shuffler_key_file_does_not_exclude_other_keys(api, settings, shuffler_key):
     (settings.shuffler_keys[0] / "broken.pub").write_text("no key")
     first = await create_experiment(api)
     assert (await deliver(api, body_of(first, sealed_reports(first, 100)), shuffler_key)).status_code == 202
 
 
-async def test_no_report_of_a_batch_stays_in_the_store(
-    settings: ServerSettings, shuffler_key: Ed25519PrivateKey
-) -> None:
+async def test_no_report_of_a_batch_stays_in_the_store(settings, shuffler_key):
     report_id = b"id-of-one-report"
     async with serving(create_app(settings)) as client:
         api = Api(client)
@@ -224,9 +211,7 @@ async def test_no_report_of_a_batch_stays_in_the_store(
 
 
 @pytest.mark.parametrize("method", ["experiment_state", "claim", "experiment"])
-async def test_a_batch_during_a_store_failure_is_unavailable(
-    api: Api, shuffler_key: Ed25519PrivateKey, monkeypatch: pytest.MonkeyPatch, method: str
-) -> None:
+async def test_a_batch_during_a_store_failure_is_unavailable(api, shuffler_key, monkeypatch, method):
     def failing(*_: object) -> None:
         raise sqlite3.OperationalError("disk I/O error")
 

@@ -1,4 +1,4 @@
-"""Processes that open reports: the same as the server opens itself, whatever becomes of a process."""
+"""Processes that decrypt reports."""
 
 import asyncio
 import os
@@ -71,9 +71,7 @@ async def test_processes_start_before_reports_come(openers: DecryptPool) -> None
     assert children() == started
 
 
-async def test_a_process_that_does_not_start_is_tried_again(
-    openers: DecryptPool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_process_that_does_not_start_is_tried_again(openers, monkeypatch):
     async def failing(*_: object, **__: object) -> None:
         raise OSError("no memory")
 
@@ -120,9 +118,7 @@ async def test_reports_of_a_dying_process_are_left_to_the_caller(openers: Decryp
     assert await decrypt_all(openers) == CONTENTS
 
 
-async def test_where_no_process_starts_reports_are_left_to_the_caller(
-    openers: DecryptPool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_where_no_process_starts_reports_are_left_to_the_caller(openers, monkeypatch):
     async def start() -> Process:
         raise RuntimeError("can't start new thread")
 
@@ -184,3 +180,22 @@ async def test_a_server_with_processes_counts_as_one_without(settings: ServerSet
         assert answer.json() == {"accepted": 100, "refused": {"decryption-failed": 1, "duplicate-report": 1}}
         assert children()
     assert not children()
+
+
+def test_decryption_omits_undecryptable_reports() -> None:
+    suite = Suite(KEM.X25519, KDF.HKDF_SHA256, AEAD.AES_128_GCM)
+    key = X25519PrivateKey.from_private_bytes(os.urandom(32)).public_key()
+    own_key = X25519PrivateKey.generate()
+    opener = Decryptor(own_key)
+    good = suite.encrypt(b"good", own_key.public_key(), info=b"info")
+    other_key = suite.encrypt(b"bad", key, info=b"info")
+    other_info = suite.encrypt(b"bad", own_key.public_key(), info=b"other")
+    assert len(good) == len(b"good") + SEAL_SIZE
+    assert opener.decrypt([other_key, good, b"", other_info, os.urandom(60), good], b"info") == [
+        b"",
+        b"good",
+        b"",
+        b"",
+        b"",
+        b"good",
+    ]

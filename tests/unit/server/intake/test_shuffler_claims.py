@@ -28,9 +28,7 @@ async def claim(api: Api, key: Ed25519PrivateKey, name: str = "test", later: flo
     return await api.client.post(f"/experiments/{name}/shuffler", headers=headers)
 
 
-async def test_the_first_claim_counts_also_after_a_restart(
-    settings: ServerSettings, shuffler_key: Ed25519PrivateKey, other_key: Ed25519PrivateKey
-) -> None:
+async def test_the_first_claim_counts_also_after_a_restart(settings, shuffler_key, other_key):
     for start in range(2):
         async with serving(create_app(settings)) as client:
             api = Api(client)
@@ -44,9 +42,7 @@ async def test_the_first_claim_counts_also_after_a_restart(
             assert "DELETE" in problem["remedy"]
 
 
-async def test_batches_of_another_shuffler_are_refused(
-    api: Api, shuffler_key: Ed25519PrivateKey, other_key: Ed25519PrivateKey
-) -> None:
+async def test_batches_of_another_shuffler_are_refused(api, shuffler_key, other_key):
     await api.create(SHUFFLED)
     first = await api.publication()
     await claim(api, shuffler_key)
@@ -56,9 +52,7 @@ async def test_batches_of_another_shuffler_are_refused(
         assert (await api.client.post("/batches", content=body, headers=headers)).status_code == status
 
 
-async def test_a_released_claim_allows_another_shuffler(
-    api: Api, shuffler_key: Ed25519PrivateKey, other_key: Ed25519PrivateKey
-) -> None:
+async def test_a_released_claim_allows_another_shuffler(api, shuffler_key, other_key):
     await api.create(SHUFFLED)
     await claim(api, shuffler_key)
     assert_problem(await api.client.delete("/experiments/test/shuffler"), 401, "unauthorized")
@@ -76,9 +70,7 @@ async def test_a_claim_from_before_the_release_is_void(api: Api, shuffler_key: E
     assert (await claim(api, shuffler_key, later=2)).status_code == 200
 
 
-async def test_the_first_batch_is_a_claim_for_the_open_round_alone(
-    api: Api, shuffler_key: Ed25519PrivateKey, other_key: Ed25519PrivateKey
-) -> None:
+async def test_the_first_batch_is_a_claim_for_the_open_round_alone(api, shuffler_key, other_key):
     await api.create(SHUFFLED)
     first = await api.publication()
     for seed, key, status in ((1, shuffler_key, 202), (2, other_key, 409)):

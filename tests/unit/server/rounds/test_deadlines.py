@@ -101,9 +101,7 @@ async def test_refusals_after_the_end_are_counted_in_participants(serve: Serving
         assert_problem(answer, 409, "round-closed")
 
 
-async def test_late_reports_do_not_have_old_publications_read_again(
-    serve: Serving, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_late_reports_do_not_have_old_publications_read_again(serve, monkeypatch):
     """A stranger's reports for a round that is long over would cost the single writer more than honest ones."""
     async with serve() as api:
         await create(api, "none")
@@ -253,9 +251,7 @@ async def test_a_shuffled_phase_closes_with_its_batch(serve: Serving, shuffler_k
         assert (await record_holds(api))["rounds"][0]["released"]
 
 
-async def test_a_short_batch_is_taken_at_the_deadline_alone(
-    serve: Serving, clock: Hands, shuffler_key: Ed25519PrivateKey
-) -> None:
+async def test_a_short_batch_is_taken_at_the_deadline_alone(serve, clock, shuffler_key):
     async with serve() as api:
         await create(api, "shuffle", REDUCED)
         _, facts = await read_round(api)
@@ -270,9 +266,7 @@ async def test_a_short_batch_is_taken_at_the_deadline_alone(
         assert row["honest"] <= facts.least
 
 
-async def test_the_shuffler_has_time_to_deliver_before_a_phase_fails(
-    serve: Serving, clock: Hands, shuffler_key: Ed25519PrivateKey
-) -> None:
+async def test_the_shuffler_has_time_to_deliver_before_a_phase_fails(serve, clock, shuffler_key):
     async with serve() as api:
         await create(api, "shuffle", REDUCED)
         clock.time += 60 + open_round.GRACE_SECONDS - 1
@@ -314,9 +308,7 @@ async def test_bad_reports_of_one_device_do_not_fail_the_round(serve: Serving, s
         ({"algorithm.participants_factor": 1.0, "privacy.epsilon": 0.01}, "privacy.epsilon"),
     ],
 )
-async def test_phases_that_cannot_work_are_refused_at_creation(
-    serve: Serving, changes: dict[str, Any], field: str
-) -> None:
+async def test_phases_that_cannot_work_are_refused_at_creation(serve, changes, field):
     async with serve() as api:
         problem = assert_problem(await create(api, "shuffle", changes), 422, "spec-invalid")
         assert problem["field"] == field
@@ -343,9 +335,7 @@ def test_a_closed_round_is_not_closed_again(clock: Hands) -> None:
         assert not accumulator.should_close_round
 
 
-async def test_a_database_that_cannot_write_leaves_the_phase_open(
-    serve: Serving, clock: Hands, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_database_that_cannot_write_leaves_the_phase_open(serve, clock, monkeypatch):
     async with serve() as api:
         await create(api, "local", {"recruitment.timeout_seconds": 60, "recruitment.extensions": 0})
         looked: list[int] = []

@@ -73,14 +73,11 @@ async def drain_unshuffled(api: Api, changes: dict[str, Any]) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("changes", [LOCAL, CENTRAL])
-async def test_reports_are_taken_for_one_more_window(
-    settings: ServerSettings, clock: Hands, changes: dict[str, Any]
-) -> None:
+async def test_reports_are_taken_for_one_more_window(settings, clock, changes):
     async with run_server(settings, clock) as api:
         facts = await drain_unshuffled(api, changes)
         assert facts | {"status": "draining", "version": 3, "batch_size": 20, "accepted": 40} == facts
         drain = decode_publication(await api.publication()).drain
-        assert drain is not None
         assert WINDOW <= drain.until - clock.now() <= OVER + 1
         # Who comes now gets the best arm and is not asked.
         followed = Participation(await api.publication(), "test", EVERYTHING)
@@ -115,9 +112,7 @@ async def test_a_drain_without_reports_has_no_release(settings: ServerSettings, 
         assert [row["released"] for row in record["rounds"]] == [True, True, False]
 
 
-async def test_a_drain_accepts_only_full_batches_from_a_shuffler(
-    settings: ServerSettings, clock: Hands, shuffler_key: Ed25519PrivateKey
-) -> None:
+async def test_a_drain_accepts_only_full_batches_from_a_shuffler(settings, clock, shuffler_key):
     async with run_server(settings, clock) as api:
         await api.create(SHUFFLE)
         for _ in range(2):
@@ -136,9 +131,7 @@ async def test_a_drain_accepts_only_full_batches_from_a_shuffler(
         assert [(row["batch_size"], row["released"]) for row in record["rounds"]] == [(100, True)] * 3 + [(100, False)]
 
 
-async def test_late_reports_belong_to_earlier_policies(
-    settings: ServerSettings, clock: Hands, shuffler_key: Ed25519PrivateKey, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_late_reports_belong_to_earlier_policies(settings, clock, shuffler_key, monkeypatch):
     """Rounds open at 0 and 900; from 1,800 to 2,300 nobody is asked; reports until 3,300 are on choices of before."""
     mixes, learned = [], Schedule.learn
 
@@ -269,9 +262,7 @@ async def test_the_gain_round_follows_all_late_reports(settings: ServerSettings,
         await record_holds(api)
 
 
-async def test_late_reports_are_awaited_as_well_before_a_gain_is_measured_again(
-    settings: ServerSettings, clock: Hands
-) -> None:
+async def test_late_reports_are_awaited_as_well_before_a_gain_is_measured_again(settings, clock):
     """Who measured before counts among those who reported, and makes no round larger."""
     changes = {"experiment.round_size": 150, "experiment.horizon": 400, "experiment.evaluation_fraction": 0.25}
     async with run_server(settings, clock) as api:

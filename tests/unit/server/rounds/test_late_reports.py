@@ -1,20 +1,30 @@
-"""Reports on decisions of earlier rounds: counted once, and refused where nothing is known of the decision."""
+"""Late reports, the policies that they follow, and sizes of rounds."""
 
 import math
 import os
+import tomllib
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from privateer_client.participation import Participation
+from privateer_core.algorithms import parse_spec
+from privateer_core.algorithms.phased import PhasedSpec
 from privateer_core.clock import SystemClock
 from privateer_core.policies.policy import AGE_SIZE, message_size
+from privateer_core.primitives.bounded_vectors import VectorSums
 from privateer_core.privacy.terms_verification import Limits
+from privateer_core.spec.sections import parse_section
+from privateer_core.spec.spec import Spec
 from privateer_core.wire.batch import BATCH, SIGNATURE_HEADER
+from privateer_lab.environments.environment import Delay
+from privateer_server.algorithms.phased.design import near_optimal_design
 from privateer_server.app import create_app
+from privateer_server.experiments.experiment import measure_experiment
 from privateer_server.rounds.loop import Schedule
-from privateer_server.rounds.succession import EarlierPolicies
+from privateer_server.rounds.succession import EarlierPolicies, shares_by_policy
 from privateer_server.settings import ServerSettings
 from tests.support.asgi import serving
 from tests.support.clocks import Hands
@@ -88,9 +98,7 @@ async def test_reports_with_bad_ages_are_refused_alone(api: Api) -> None:
     assert answer.json() == {"accepted": 5, "refused": {"out-of-range": 3}}
 
 
-async def test_the_learner_gets_the_policy_mix_of_a_batch(
-    settings: ServerSettings, shuffler_key: Ed25519PrivateKey, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_the_learner_gets_the_policy_mix_of_a_batch(settings, shuffler_key, monkeypatch):
     """Rounds open at 0, 100 and 200 seconds; reports of the third, to 300, are on choices of 150 seconds before."""
     mixes, learned, clock = [], Schedule.learn, Hands()
 
@@ -112,9 +120,7 @@ async def test_the_learner_gets_the_policy_mix_of_a_batch(
     assert mixes == [{1: 1.0}, {1: 1.0}, {1: 0.5, 2: 0.5}]
 
 
-async def test_the_learner_gets_the_policy_mix_of_reports_with_ages(
-    settings: ServerSettings, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_the_learner_gets_the_policy_mix_of_reports_with_ages(settings, monkeypatch):
     """As above, where coins tell classes and reports their ages: all policies decided which arms people have."""
     mixes, learned, clock = [], Schedule.learn, Hands()
 
@@ -161,3 +167,110 @@ def test_earlier_policies_are_cached_within_limits(monkeypatch: pytest.MonkeyPat
         policy = policies.find("test", version)
         assert (policy.version if policy else None) == (version if version in bodies else None)
     assert reads == [1, 2, 3, 2, 9]
+
+
+OPENED = [0.0, 100.0, 200.0, 300.0]
+
+
+@pytest.mark.parametrize(
+    ("mean", "opens", "closes", "expected"),
+    [
+        (0.0, 300.0, 400.0, [0, 0, 0, 1]),
+        (100.0, 300.0, 400.0, [0, 0, 1, 0]),
+        (150.0, 300.0, 400.0, [0, 0.5, 0.5, 0]),
+        (50.0, 300.0, 500.0, [0, 0, 0.25, 0.75]),
+    ],
+)
+def test_policy_shares_of_fixed_delays(mean: float, opens: float, closes: float, expected: list[float]) -> None:
+    shares = shares_by_policy(OPENED, opens, closes, Delay(law="fixed", mean=mean).cumulative_probability)
+    assert shares == pytest.approx(expected, abs=0.07)
+
+
+@pytest.mark.parametrize("law", ["exponential", "heavy-tailed"])
+def test_policy_shares_match_simulated_delays(law: str) -> None:
+    """A million people; standard errors are below .002."""
+    rng, delay = np.random.default_rng(5), Delay(law=law, mean=120.0)
+    chose = rng.uniform(0, 400, 1_000_000)
+    reports = chose + delay.draw(len(chose), rng)
+    during = (reports > 300) & (reports <= 400)
+    versions = np.searchsorted(OPENED, chose[during], side="right") - 1
+    shares = np.bincount(versions, minlength=4) / during.sum()
+    assert shares_by_policy(OPENED, 300.0, 400.0, delay.cumulative_probability) == pytest.approx(shares, abs=0.02)
+
+
+def test_policies_after_the_end_have_no_share() -> None:
+    delay = Delay(law="exponential", mean=100.0)
+    shares = shares_by_policy(OPENED, 300.0, 400.0, delay.cumulative_probability, last_choice=200.0)
+    assert (shares[2:] == 0).all()
+    assert shares.sum() == pytest.approx(1)
+
+
+def test_reports_before_anybody_can_have_reported_are_about_the_rounds_own_policy() -> None:
+    delay = Delay(law="fixed", mean=1000.0)
+    assert shares_by_policy(OPENED, 300.0, 400.0, delay.cumulative_probability).tolist() == [0, 0, 0, 1]
+
+
+@pytest.mark.parametrize("law", ["fixed", "exponential", "heavy-tailed"])
+def test_delay_distributions_have_their_means(law: str) -> None:
+    delay = Delay(law=law, mean=50.0)
+    assert delay.draw(1_000_000, np.random.default_rng(1)).mean() == pytest.approx(50, rel=0.03)
+    times = np.array([-1.0, 0.0, 10.0, 49.0, 51.0, 1e9])
+    probabilities = delay.cumulative_probability(times)
+    assert (probabilities[:1] == 0).all()
+    assert (np.diff(probabilities) >= 0).all()
+    assert probabilities[-1] == pytest.approx(1)
+
+
+EXAMPLES = Path(__file__).parents[4] / "examples"
+
+
+def example(name: str) -> Spec:
+    return parse_spec(tomllib.loads((EXAMPLES / f"{name}.toml").read_text()))
+
+
+@pytest.mark.parametrize("name", ["stations", "sparse", "additive-shuffle", "linear", "trial", "convex-two-point"])
+def test_no_seed_changes_the_size_that_is_admitted(name: str) -> None:
+    schedule = Schedule(example(name))
+    sizes = [measure_experiment(schedule, schedule.open(seed)) for seed in (0, 1, 2**40 + 7, 2**63 - 1)]
+    assert sizes.count(sizes[0]) == len(sizes)
+
+
+def test_the_size_of_phases_does_not_depend_on_the_round_that_it_is_asked_in() -> None:
+    """A warm start begins in a later phase, which plays other actions than the first."""
+    schedule = Schedule(example("stations"))
+    first: Any = schedule.open(3)
+    averages = np.linspace(-1, 1, len(first.policy.support))
+    later: Any = schedule.close(first, VectorSums(first.batch_size, first.batch_size * averages, 0.0), 3)
+    assert len(later.policy.support) != len(first.policy.support)  # or the test shows nothing
+    assert measure_experiment(schedule, later) == measure_experiment(schedule, first)
+
+
+@pytest.mark.parametrize("max_actions", [20, 25, 40])
+def test_a_design_never_plays_more_actions_than_it_may(max_actions: int) -> None:
+    rng = np.random.default_rng(max_actions)
+    for actions in (rng.normal(size=(300, 20)) for _ in range(5)):
+        free, bounded = near_optimal_design(actions, 1.05), near_optimal_design(actions, 1.05, max_actions)
+        assert len(free.support) > 40  # or the bound does nothing
+        assert len(bounded.support) == max_actions
+        assert (bounded.rank, bounded.weights.min() > 0, bounded.weights.sum()) == (20, True, pytest.approx(1))
+
+
+def test_phases_carry_no_more_than_was_expected_at_creation() -> None:
+    tables = tomllib.loads((EXAMPLES / "dpe.toml").read_text())
+    tables["actions"]["seed"] = 2
+    spec = parse_section(PhasedSpec, tables)
+    rng = np.random.default_rng(2)
+    theta = rng.normal(size=20)
+    schedule = Schedule(spec)
+    step = first = schedule.open(3)
+    carried, played = [], []
+    while step.batch_size:
+        carried.append(step.policy.terms.messages)
+        actions = step.policy.decide(np.zeros((1, 0)), np.zeros(1, np.uint32)).actions
+        played.append(len(actions))
+        averages = spec.actions.matrix[actions] @ (theta / np.linalg.norm(theta))
+        noisy = averages + rng.normal(size=len(averages)) * 0.1 / np.sqrt(step.batch_size)
+        step = schedule.close(step, VectorSums(step.batch_size, step.batch_size * noisy, 0.0), 3)
+    assert max(played) > played[0]  # or the test shows nothing
+    expected = schedule.learner.list_round_volumes(first)
+    assert all(now <= planned.messages for now, planned in zip(carried, expected, strict=False))

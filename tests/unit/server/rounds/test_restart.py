@@ -14,7 +14,6 @@ from pathlib import Path
 
 import httpx
 import pytest
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from privateer_core.answer.people import GIVEN_UP
 from privateer_core.errors import SpecError
@@ -74,9 +73,7 @@ async def test_restart_keeps_the_learned_state(settings: ServerSettings, tmp_pat
     assert states[0] == states[2]
 
 
-async def test_failing_to_learn_keeps_the_reports_and_a_restart_learns(
-    settings: ServerSettings, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_failing_to_learn_keeps_the_reports_and_a_restart_learns(settings, monkeypatch, caplog):
     def fail(*_: object) -> None:
         raise ValueError("secret detail")
 
@@ -99,9 +96,7 @@ async def test_failing_to_learn_keeps_the_reports_and_a_restart_learns(
         assert facts | {"version": 2, "received": 0, "accepted": 20} == facts
 
 
-async def test_one_experiment_that_cannot_learn_does_not_keep_the_server_from_starting(
-    settings: ServerSettings, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_one_experiment_that_cannot_learn_does_not_keep_the_server_from_starting(settings, monkeypatch):
     monkeypatch.setattr(PartitionLearner, "learn", lambda *_: 1 / 0)
     async with serving(create_app(settings)) as client:
         await Api(client).create(SMALL)
@@ -113,9 +108,7 @@ async def test_one_experiment_that_cannot_learn_does_not_keep_the_server_from_st
         assert (await Api(client).create(SMALL | {"experiment.name": "other"})).status_code == 201
 
 
-async def test_failing_to_learn_keeps_a_batch(
-    settings: ServerSettings, shuffler_key: Ed25519PrivateKey, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_failing_to_learn_keeps_a_batch(settings, shuffler_key, monkeypatch):
     async with serving(create_app(settings)) as client:
         api = Api(client)
         await api.create(SHUFFLED)
@@ -133,9 +126,7 @@ async def test_failing_to_learn_keeps_a_batch(
         assert facts | {"version": 2, "accepted": 99} == facts
 
 
-async def test_a_store_failure_is_unavailable_and_counts_no_report(
-    settings: ServerSettings, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_store_failure_is_unavailable_and_counts_no_report(settings, monkeypatch):
     async with serving(create_app(settings)) as client:
         api = Api(client)
         await api.create(SMALL)
@@ -296,9 +287,7 @@ def test_kill_in_mid_load_keeps_every_acknowledged_report_once(tmp_path: Path) -
         assert repeated["refused"] == {"round-closed": 1000}
 
 
-async def test_experiments_missing_in_the_database_are_logged_at_the_start(
-    settings: ServerSettings, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_experiments_missing_in_the_database_are_logged_at_the_start(settings, caplog):
     async with serving(create_app(settings)) as client:
         await Api(client).create(SMALL)
     for path in settings.data.glob("server.db*"):

@@ -1,13 +1,23 @@
-"""Keys of rounds on disk: there before they are used, and gone after."""
+"""Keys of rounds, and deadlines over a restart."""
 
+import asyncio
 import logging
 import os
+import random
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from privateer_core.wire.batch import BATCH, SIGNATURE_HEADER
+from privateer_core.wire.publication import decode_publication
 from privateer_server.intake.decryption import Decryptor, RoundKeys
 from privateer_server.store.round_keys import KeyFolder
+from tests.support.clocks import Hands
+from tests.support.phased import tables
+from tests.support.sealing import body_of, permuted, sealed_reports
+from tests.support.servers import ADMIN, Api
+from tests.unit.server.rounds.conftest import Serving
 
 
 @pytest.fixture
@@ -18,7 +28,6 @@ def folder(tmp_path: Path) -> Path:
 def test_a_key_is_found_again_by_another_process(folder: Path) -> None:
     public = RoundKeys(KeyFolder(folder)).create_key()
     key = RoundKeys(KeyFolder(folder)).find_decryptor(public)
-    assert key is not None
     assert key.public_key == public
     (path,) = folder.iterdir()
     assert (path.name, path.stat().st_mode & 0o777) == (f"{public.hex()}.key", 0o600)
@@ -61,9 +70,7 @@ def test_a_destroyed_key_is_overwritten_before_its_name_goes(folder: Path) -> No
     keys.destroy(public)  # again is the same
 
 
-def test_a_key_that_cannot_be_deleted_is_destroyed_later(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_key_that_cannot_be_deleted_is_destroyed_later(folder, monkeypatch, caplog):
     keys = RoundKeys(KeyFolder(folder))
     public = keys.create_key()
 
@@ -93,8 +100,6 @@ def test_only_the_keys_of_open_rounds_are_kept(folder: Path) -> None:
 def test_encrypted_sums_need_their_key_and_round(folder: Path) -> None:
     keys = RoundKeys(KeyFolder(folder))
     first, second = keys.find_decryptor(keys.create_key()), keys.find_decryptor(keys.create_key())
-    assert first is not None
-    assert second is not None
     protected = [first.encrypt_sums(b"sums", b"digest") for _ in range(2)]
     assert protected[0] != protected[1]
     assert [first.decrypt_sums(text, b"digest") for text in protected] == [b"sums"] * 2
@@ -113,3 +118,52 @@ def test_a_decryptor_does_not_print_its_key() -> None:
 
     private = X25519PrivateKey.generate()
     assert private.private_bytes_raw().hex() not in repr(vars(Decryptor(private)))
+
+
+SHORT = {
+    "experiment.horizon": 600,
+    "algorithm.alpha": 0.2,
+    "algorithm.participants_factor": 20,
+    "recruitment.timeout_seconds": 60,
+    "recruitment.extensions": 0,
+    "recruitment.min_response_rate": 0.5,
+    "privacy.min_batch": 12,
+}
+
+
+async def open_phase(api: Api) -> bytes:
+    await api.client.post("/experiments", json=tables(SHORT, "shuffle"), headers=ADMIN)
+    return await api.publication()
+
+
+async def wait_for_checks(api: Api) -> dict[str, Any]:
+    """The experiment's facts after some looks at its deadline."""
+    await asyncio.sleep(0.2)
+    return await api.facts()
+
+
+async def test_a_batch_that_could_not_be_delivered_still_counts(serve, clock, shuffler_key):
+    async with serve() as api:
+        publication = await open_phase(api)
+    min_reports = decode_publication(publication).round.least
+    body = body_of(publication, permuted(publication, sealed_reports(publication, min_reports), random.Random(0)))
+    clock.time += 1000
+    async with serve() as api:
+        assert (await wait_for_checks(api))["version"] == 1
+        headers = {SIGNATURE_HEADER: BATCH.sign(body, shuffler_key)}
+        answer = await api.client.post("/batches", content=body, headers=headers)
+        assert (answer.status_code, answer.json()["accepted"]) == (202, min_reports)
+        assert (await wait_for_checks(api))["status"] == "open"
+
+
+@pytest.mark.usefixtures("shuffler_key")
+async def test_a_round_without_a_delivery_is_given_up(serve: Serving, clock: Hands) -> None:
+    async with serve() as api:
+        await open_phase(api)
+    clock.time += 1000
+    async with serve() as api:
+        assert (await wait_for_checks(api))["status"] == "open"
+        clock.time += 60
+        async with asyncio.timeout(20):
+            while (await api.facts())["status"] != "failed":
+                await asyncio.sleep(0.01)

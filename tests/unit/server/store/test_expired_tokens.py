@@ -122,9 +122,7 @@ def test_a_slice_of_the_tokens_of_one_key_costs_the_same_whatever_their_number(d
     data.close()
 
 
-async def test_the_logs_of_database_and_journal_are_emptied_while_the_server_runs(
-    data: Data, settings: ServerSettings
-) -> None:
+async def test_the_logs_of_database_and_journal_are_emptied_while_the_server_runs(data, settings):
     line = LogLine(1.0, "delete", "a detail that was written", "admin", 1)
     logs = [settings.data / f"{name}-wal" for name in ("server.db", "journal.db")]
     cleaning = asyncio.create_task(data.clean(Hands()))

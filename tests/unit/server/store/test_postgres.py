@@ -82,9 +82,7 @@ def test_a_database_of_too_old_a_version_is_refused(shared: Shared, open_server:
     )
 
 
-def test_a_migration_is_logged(
-    shared: Shared, open_server: Callable[[], Data], caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_migration_is_logged(shared, open_server, caplog):
     caplog.set_level(logging.INFO, "privateer.data")
     open_server()
     assert not [record for record in caplog.records if record.name == "privateer.data"]  # new tables are none
@@ -148,7 +146,6 @@ def test_settings_of_shared_data_are_required_together(missing: str) -> None:
 def test_keys_are_encrypted_in_the_database(shared: Shared, open_server: Callable[[], Data]) -> None:
     data = open_server()
     opener = data.keys.find_decryptor(data.keys.create_key())
-    assert opener is not None
     ((wrapped,),) = shared.cluster.execute("SELECT wrapped FROM keys", shared.journal)
     assert opener.private_bytes() not in bytes(wrapped)  # type: ignore[call-overload]
 
@@ -202,9 +199,7 @@ def full_round(data: Data) -> OpenRound:
     return first
 
 
-def test_two_servers_draw_noise_and_one_release_is_published(
-    open_server: Callable[[], Data], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_two_servers_draw_noise_and_one_release_is_published(open_server, monkeypatch):
     """The lease of the first runs out while it draws: what the second has put on record stands, for both."""
     first, second = open_server(), open_server()
     current = full_round(first)
@@ -235,7 +230,6 @@ def test_two_servers_draw_noise_and_one_release_is_published(
     may_write.set()
     first_close.join()
     (late,) = closed
-    assert late is not None
     assert late.next_round.publication == second_close.next_round.publication
     assert entries[0].following.publication != second_close.next_round.publication  # it had drawn noise of its own
     assert first.store.publication("test", 2) == second_close.next_round.publication
@@ -244,9 +238,7 @@ def test_two_servers_draw_noise_and_one_release_is_published(
     assert len(first.keys._decryptors) == 1
 
 
-def test_a_suspended_server_releases_no_round_closed_elsewhere(
-    open_server: Callable[[], Data], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_suspended_server_releases_no_round_closed_elsewhere(open_server, monkeypatch):
     """Suspend a server between reading the end of a round and closing it, while another closes two rounds."""
     first, second = open_server(), open_server()
     current = full_round(first)
@@ -287,7 +279,6 @@ def test_a_suspended_server_releases_no_round_closed_elsewhere(
     assert [str(error) for error in failed] == ["the journal has another round as the last one"]
     assert [row.version for row in first.store.rounds("test")] == [1, 2, 3]
     last = second.journal.last_entry("test")
-    assert last is not None
     assert last.following.digest == open_round.digest
 
 
@@ -316,9 +307,7 @@ def test_two_servers_fill_a_round_exactly(open_server: Callable[[], Data]) -> No
     assert sorted(counts) == list(range(20))
 
 
-def test_error_messages_do_not_quote_a_token_spent_twice(
-    open_server: Callable[[], Data], caplog: pytest.LogCaptureFixture
-) -> None:
+def test_error_messages_do_not_quote_a_token_spent_twice(open_server, caplog):
     """Two servers may spend a token at once: the driver's message quotes the row, and the one log line must not."""
     data, token = open_server(), bytes(range(16))
     store, current = data.store, open_first_round(make_spec(CENTRAL), data.keys.create_key())
@@ -357,9 +346,7 @@ def test_a_log_entry_waits_for_the_previous_entry(shared: Shared, open_server: C
 
 
 @pytest.mark.parametrize("n_ids", [2, 600])
-def test_report_ids_are_looked_up_by_index_under_stale_statistics(
-    shared: Shared, open_server: Callable[[], Data], n_ids: int
-) -> None:
+def test_report_ids_are_looked_up_by_index_under_stale_statistics(shared, open_server, n_ids):
     """Its statistics are of another round: it would read all ids of this one for each group of reports."""
     store, report_ids = open_server().store, [os.urandom(REPORT_ID_SIZE) for _ in range(20_000)]
     first = RoundRecord(1, 10**6, 0, 0, RoundState.OPEN, b"digest", b"{}", b"publication", b"state", b"total")
@@ -372,5 +359,4 @@ def test_report_ids_are_looked_up_by_index_under_stale_statistics(
     with store.lock_experiments(["test"]) as locked:
         assert locked.counted_ids("test", [*half, *(os.urandom(REPORT_ID_SIZE) for _ in half)]) == set(half)
         read = "SELECT pg_stat_get_xact_tuples_returned('report_ids_pkey'::regclass)"
-        assert locked._db is not None
         assert locked._db.exec_driver_sql(read).scalar_one() <= n_ids

@@ -37,9 +37,7 @@ def digests(folder: Path) -> dict[str, str]:
 
 
 @pytest.mark.parametrize(("version", "n_steps"), [(3, 2), (4, 1)])
-def test_an_earlier_version_becomes_this_one_and_the_log_has_one_line(
-    version: int, n_steps: int, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_an_earlier_version_becomes_this_one_and_the_log_has_one_line(version, n_steps, tmp_path, caplog):
     caplog.set_level(logging.INFO, "privateer.data")
     make_file(tmp_path / "some.db", version)
     kind = NOW if n_steps == 2 else FileKind(77, 5, NOW.schema, "SETTING", steps={4: STEPS[4]})
@@ -63,9 +61,7 @@ def test_an_earlier_version_becomes_this_one_and_the_log_has_one_line(
         (6, "some.db was made by a newer Privateer: schema 6, and this one reads 5", "install the newer version again"),
     ],
 )
-def test_a_file_that_is_too_old_or_too_new_is_refused_and_unchanged(
-    version: int, says: str, remedy: str, tmp_path: Path
-) -> None:
+def test_a_file_that_is_too_old_or_too_new_is_refused_and_unchanged(version, says, remedy, tmp_path):
     make_file(tmp_path / "some.db", version)
     before = digests(tmp_path)
     assert before.keys() == {"some.db", "some.db-wal"}
