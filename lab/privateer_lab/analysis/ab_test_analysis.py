@@ -28,15 +28,9 @@ from privateer_lab.analysis.one_look import OneLook, RowCount
 from privateer_lab.notebook.results import ExperimentResult
 from privateer_lab.notebook.tabular import ResultTable, Tabular
 from privateer_lab.planning.other_algorithms import effect_algorithm
+from privateer_lab.tables import data_table
 from privateer_lab.tables.arm_counts import describe_split
 from privateer_lab.tables.data_column import sort_names
-from privateer_lab.tables.data_table import (
-    MAX_SAMPLE_ROWS,
-    DataTable,
-    TableRows,
-    check_columns_exist,
-    check_distinct_columns,
-)
 from privateer_lab.tables.log_rows import ArmNames, LogRows, OutcomeRule, PrivateRows, read_log_rows
 from privateer_lab.tables.rewards import (
     PARTICIPANT_NAME,
@@ -268,17 +262,17 @@ def analyze(
     table = _open_table(frame, missing, decimal, is_private=is_private)
     sums = SumColumns(per, cluster, adjust)
     roles = [arm, reward, *parts, *sums.adjust, *(column for column in (person, cluster, per) if column)]
-    check_columns_exist(roles, table.header)
+    data_table.check_columns_exist(roles, table.header)
     columns = {"--arm": arm, "--reward": reward, "--person": person, "--cluster": cluster, "--per": per}
-    check_distinct_columns(columns, parts)
-    check_distinct_columns(columns, sums.adjust, "--adjust")
+    data_table.check_distinct_columns(columns, parts)
+    data_table.check_distinct_columns(columns, sums.adjust, "--adjust")
     sums.check(person or next(iter(parts), None), is_private=is_private)
     if is_private and not shares:
         detail = "must be given with epsilon: names of arms are public"
         raise SpecError(detail, field="shares", remedy=f"{PUBLIC}, as in old=0.5 and new=0.5")
     rule = OutcomeRule(reward, bounds, yes, missing_as, is_private)
     ids = [] if is_private else [name for name in table.header if PARTICIPANT_NAME.search(name) and name not in roles]
-    raw = table.read(None if table.rows <= MAX_SAMPLE_ROWS else [*roles, *ids])
+    raw = table.read(None if table.rows <= data_table.MAX_SAMPLE_ROWS else [*roles, *ids])
     log, remarks, warnings = _read_rows(raw, (arm, reward, person), sums, roles, rule, [*(shares or ())])
     names, chosen = _read_arms(log, arm, control, shares)
     rewards, arms, rows = log.rewards, tuple(names.allowed), log.rows
@@ -323,10 +317,10 @@ def analyze(
     return FinishedTest(result.spec, result.result, (result.direction, *sentences), rests, unadjusted)
 
 
-def _open_table(frame: Any, missing: Sequence[str], decimal: str | None, *, is_private: bool) -> DataTable:
+def _open_table(frame: Any, missing: Sequence[str], decimal: str | None, *, is_private: bool) -> data_table.DataTable:
     """Open a table; with a privacy promise its rows do not decide the decimal sign."""
     decimal_sign = "." if is_private and not decimal else decimal
-    table = DataTable(frame, missing=missing, decimal=decimal_sign, by_row=is_private)
+    table = data_table.DataTable(frame, missing=missing, decimal=decimal_sign, by_row=is_private)
     if is_private and not decimal and any(source.separator != "," for source in table.sources):
         detail = "must be given with epsilon, since the file is not separated by commas"
         raise SpecError(detail, field="--decimal", remedy="give the decimal sign of its numbers, '.' or ','")
@@ -334,7 +328,7 @@ def _open_table(frame: Any, missing: Sequence[str], decimal: str | None, *, is_p
 
 
 def _read_rows(
-    rows: TableRows,
+    rows: data_table.TableRows,
     role_columns: tuple[str, str, str | None],
     sums: SumColumns,
     roles: Sequence[str],

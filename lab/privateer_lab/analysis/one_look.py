@@ -22,8 +22,8 @@ from privateer_lab.notebook.results import ExperimentResult, build_result
 from privateer_lab.tables import TABLE_FIELD
 from privateer_lab.tables.data_table import TableRows
 from privateer_lab.tables.rewards import HIGHER_REMARK, LOWER_FIGURE_REMARK, RowOutcomes
-from privateer_server.conclusions.by_effects import effects_headline
 from privateer_server.conclusions.conclusion import conclude
+from privateer_server.conclusions.headlines import effects_headline
 from privateer_server.conclusions.texts import AnswerFacts, format_difference
 from privateer_server.rounds.loop import Schedule
 
@@ -54,7 +54,11 @@ class LowerRewards:
         mean = float(self.is_yes_or_no) - conclusion.baseline.value
         effects = [effect for effect in conclusion.effects if effect.group is None and effect.value is not None]
         largest_effects = [(effect.arm, effect.value) for effect in effects[:_MAX_SHOWN] if effect.value]
-        changes = [f"{option} {_format_change(value, mean)}" for option, value in largest_effects]
+        changes = [
+            f"{option} {abs(lower):.3g} {'lower' if lower > 0 else 'higher'}"
+            + (f" ({abs(lower) / mean:.0%})" if mean > 0 else "")
+            for option, lower in largest_effects
+        ]
         return f"{message} {conclusion.control}: mean {self.name} of about {mean:.3g}; {'; '.join(changes)}."
 
     def without_means(self, result: ExperimentResult, spec: ArmsSpec, bounds: tuple[float, float]) -> ExperimentResult:
@@ -78,12 +82,6 @@ class LowerRewards:
             sentence = sentence.replace(f"changes rewards by {lower}", f"changes {self.name} by {outcome_change}")
             sentence = sentence.replace(f": {lower} against", f": {self.name} changes by {outcome_change} against")
         return sentence
-
-
-def _format_change(lower: float, mean: float) -> str:
-    """Format a reduction or an increase relative to a mean."""
-    share = f" ({abs(lower) / mean:.0%})" if mean > 0 else ""
-    return f"{abs(lower):.3g} {'lower' if lower > 0 else 'higher'}{share}"
 
 
 def _negate_bounds(effect: Effect) -> Effect:

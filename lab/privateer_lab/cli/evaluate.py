@@ -17,8 +17,7 @@ from privateer_lab.notebook.choice_log import Decider
 from privateer_lab.notebook.estimates import Value
 from privateer_lab.notebook.evaluation import Evaluation, read_evaluator
 from privateer_lab.notebook.policies import policy as read_policy
-from privateer_lab.render.figures import format_figure
-from privateer_lab.render.words import format_list
+from privateer_lab.render.words import format_figure, format_list
 from privateer_lab.simulation.scores import replace_nan
 from privateer_lab.tables import shorten
 from privateer_lab.tables.data_table import DataTable

@@ -16,7 +16,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from privateer_core.errors import SpecError, printable
-from privateer_lab.render.figures import format_figure
+from privateer_lab.render.words import format_figure
 
 T = TypeVar("T")
 _UNLIMITED_WIDTH = 10_000

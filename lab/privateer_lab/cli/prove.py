@@ -20,7 +20,7 @@ from privateer_core.wire.transparency_log import Head
 from privateer_lab.audit.transparency_log import AuditorState, LogContradiction, LogSource, audit_log, check_same_log
 from privateer_lab.cli.command_line import URL, Json, Url
 from privateer_lab.cli.output import announce_task, open_folder, print_json, print_table, progress, screen
-from privateer_lab.render.figures import format_figure
+from privateer_lab.render.words import format_figure
 
 if TYPE_CHECKING:
     from privateer_lab.audit.case import AuditFinding

@@ -15,7 +15,7 @@ from privateer_core.spec.sections import Section
 from privateer_core.spec.spec import Spec
 from privateer_lab.environments.environment import Array, Environment, EnvironmentSection
 from privateer_lab.tables import table_error
-from privateer_lab.tables.columns import Categories, Column, Numbers, Values
+from privateer_lab.tables.data_column import Categories, Column, Numbers, Values
 from privateer_lab.tables.data_table import DataTable
 
 Names = tuple[Annotated[str, Field(min_length=1, max_length=256)], ...]

@@ -14,7 +14,7 @@ from privateer_core.spec.reward import Reward
 from privateer_core.spec.sections import Section
 from privateer_lab.environments.environment import Array, Environment, EnvironmentSection
 from privateer_lab.environments.files import PATH_FIELD, NamedColumns, Names, check_features
-from privateer_lab.tables.columns import Categories, Numbers
+from privateer_lab.tables.data_column import Categories, Numbers
 from privateer_lab.tables.data_table import DataTable, check_columns_exist
 from privateer_lab.tables.sources import find_files
 

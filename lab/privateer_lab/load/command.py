@@ -17,8 +17,7 @@ from privateer_lab.environments import default_environment, read_population
 from privateer_lab.load.driver import Interruption, LoadResult, run_load
 from privateer_lab.load.endpoints import retry_while_busy
 from privateer_lab.load.populations import find_population_in_folder, load_stored_population
-from privateer_lab.render.figures import format_figure
-from privateer_lab.render.words import name_figures
+from privateer_lab.render.words import format_figure, name_figures
 from privateer_lab.services.rest import request_json
 from privateer_lab.toml_file import apply_setting
 

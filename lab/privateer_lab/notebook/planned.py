@@ -11,19 +11,10 @@ from privateer_lab.notebook.simulated import check_n_seeds
 from privateer_lab.notebook.specs import SpecLike
 from privateer_lab.notebook.specs import spec as read_spec
 from privateer_lab.notebook.tabular import ResultTable, Tabular, build_table
+from privateer_lab.planning import plans
 from privateer_lab.planning.admission import concerns_before_start
 from privateer_lab.planning.expectation.choices import VariedSpec
 from privateer_lab.planning.expectation.search import Search
-from privateer_lab.planning.plans import (
-    EPSILONS,
-    MODELS,
-    check_epsilons,
-    check_trust_models,
-    describe_batches,
-    find_possible,
-    plan_effects,
-    summarize_promise,
-)
 from privateer_lab.render.tables import part_tables
 from privateer_lab.simulation.delayed_reports import describe_assumptions
 from privateer_lab.simulation.parallel import Backend
@@ -87,8 +78,8 @@ class Planned(Tabular):
 def plan(
     spec: SpecLike,
     *,
-    trust: Iterable[str] = MODELS,
-    epsilon: Iterable[float] = EPSILONS,
+    trust: Iterable[str] = plans.MODELS,
+    epsilon: Iterable[float] = plans.EPSILONS,
     people: Any = None,
     users: int | None = None,
     seeds: int = 4,
@@ -119,7 +110,7 @@ def plan(
     {'model': 'central', 'epsilon': 1.0, 'people': 3000}
     """
     parsed, seeds = read_spec(spec, users=users, people=people), check_n_seeds(seeds)
-    promises, refused = find_possible(parsed, check_trust_models(trust), check_epsilons(epsilon))
+    promises, refused = plans.find_possible(parsed, plans.check_trust_models(trust), plans.check_epsilons(epsilon))
     choices = [VariedSpec("trust", "", promise) for promise in promises]
     search = Search(choices, lambda runs, _: list(runs), jobs, backend)
     search.run_fully(seeds)
@@ -132,10 +123,15 @@ def plan(
     )
     return Planned(
         parsed,
-        tuple(summarize_promise(promises[index], runs) for index, runs in runs_by_index.items()),
-        build_table("batches", describe_batches(promises)),
-        build_table("what can be found", _expected_rows(plan_effects([promises[index] for index in runs_by_index]))),
-        tuple(_describe_refusal(refusal.as_row) for refusal in (*refused, *search.refused.values())),
+        tuple(plans.summarize_promise(promises[index], runs) for index, runs in runs_by_index.items()),
+        build_table("batches", plans.describe_batches(promises)),
+        build_table(
+            "what can be found", _expected_rows(plans.plan_effects([promises[index] for index in runs_by_index]))
+        ),
+        tuple(
+            "{model} at epsilon {epsilon:g}: {why}".format_map(refusal.as_row)
+            for refusal in (*refused, *search.refused.values())
+        ),
         tuple(dict.fromkeys(chain.from_iterable(concerns))),
     )
 
@@ -143,10 +139,6 @@ def plan(
 def _flatten_outcome(outcome: Mapping[str, Any]) -> dict[str, Any]:
     people_by_share = {f"people_to_{float(share):.0%}": people for share, people in outcome["people_needed"].items()}
     return {key: value for key, value in outcome.items() if key not in _NESTED_FIELDS} | people_by_share
-
-
-def _describe_refusal(refused: Mapping[str, Any]) -> str:
-    return f"{refused['model']} at epsilon {refused['epsilon']:g}: {refused['why']}"
 
 
 def _expected_rows(findings: list[dict[str, Any]]) -> list[dict[str, Any]]:

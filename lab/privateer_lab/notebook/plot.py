@@ -7,11 +7,10 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from privateer_core.accounting.accountant import account
-from privateer_core.accounting.events import Event, Parallel
 from privateer_core.errors import SpecError
 from privateer_core.privacy.certificate import Certificate, Claim, certify, read_certificate, recompute
 from privateer_core.privacy.record_verification import read_certificates
+from privateer_core.privacy.risk import list_certified_points
 from privateer_core.spec.spec import Spec
 from privateer_lab.notebook.evaluation import Evaluation
 from privateer_lab.notebook.planned import Planned
@@ -35,7 +34,6 @@ from privateer_lab.render.pictures import (
     open_picture,
 )
 from privateer_lab.render.policy_pictures import draw_map
-from privateer_lab.render.words import IntervalRow
 from privateer_lab.services.rest import request_json
 
 __all__ = ["Picture", "effects", "policy", "privacy", "regret"]
@@ -123,9 +121,11 @@ def effects(what: "ExperimentResult | Simulated | Replayed | Evaluation | str") 
     <picture: mean reward, with 95 % intervals>
     """
     if isinstance(what, Evaluation):
-        rows = [IntervalRow(mean.name, mean.value, mean.low, mean.high) for mean in what.values[:-1]]
+        rows = [mean for mean in what.values[:-1] if np.isfinite((mean.value, mean.low, mean.high)).all()]
+        if not rows:
+            raise SpecError("has no estimates yet", field="what", remedy="wait for more people")
         title = f"mean reward, with {100 * what.level:g} % intervals"
-        return draw_estimates(title, [row for row in rows if np.isfinite(row[1:4]).all()], "mean reward of a choice")
+        return draw_estimates(title, rows, "mean reward of a choice")
     result = what.result if isinstance(what, Simulated | Replayed) else what
     if isinstance(result, str):
         result = result_of(result)
@@ -232,25 +232,7 @@ def max_true_positive_rates(claim: Claim, fpr: NDArray[np.float64]) -> NDArray[n
     positive rate (Kairouz, Oh and Viswanath 2015; Dong, Roth and Su 2022). Without a claim it may be 1.
     """
     rates = np.ones_like(fpr)
-    for epsilon, delta in _certified_curve(claim):
+    for epsilon, delta in list_certified_points(claim, _N_EPSILONS, _MAX_EPSILON_FACTOR):
         lower, upper = np.exp(epsilon) * fpr + delta, 1 - np.exp(-epsilon) * (1 - delta - fpr)
         rates = np.minimum(rates, np.minimum(lower, upper))
     return np.clip(rates, fpr, 1.0)
-
-
-def _certified_curve(claim: Claim) -> list[tuple[float, float]]:
-    """Return pairs of epsilon and certified delta, with the claim's own pair; an empty list without a claim."""
-    if claim.epsilon is None:
-        return []
-    points = [(claim.epsilon, claim.delta)]
-    if claim.event is not None:
-        steps = np.linspace(0.0, _MAX_EPSILON_FACTOR * claim.epsilon, _N_EPSILONS).tolist()
-        points += [(step, _max_delta(claim.event, step) + claim.sampling) for step in steps]
-    return [(epsilon, min(1.0, delta)) for epsilon, delta in points]
-
-
-def _max_delta(event: Event, epsilon: float) -> float:
-    """Return the delta of an event at an epsilon: of rounds with disjoint participants, the largest."""
-    if isinstance(event, Parallel):
-        return max(_max_delta(round_event, epsilon) for round_event in event.events)
-    return account(event).delta(epsilon)

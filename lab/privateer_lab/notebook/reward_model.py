@@ -76,15 +76,11 @@ class RewardModels:
             mean = float(log.rewards[train].mean())
             for arm in np.flatnonzero(shares.any(axis=0)).tolist():
                 rows = train & (log.arm_indices == arm)
-                expected = mean + terms[test] @ _fit_ridge(terms[rows], log.rewards[rows] - mean)
+                gram = terms[rows].T @ terms[rows] + _RIDGE_PENALTY * np.eye(terms.shape[1])
+                expected = mean + terms[test] @ np.linalg.solve(gram, terms[rows].T @ (log.rewards[rows] - mean))
                 of_policy[test] += shares[test, arm] * expected
                 of_arm[test] += (log.arm_indices[test] == arm) * expected
         return Predictions(model, of_policy, of_arm)
-
-
-def _fit_ridge(terms: Array, residuals: Array) -> Array:
-    gram = terms.T @ terms + _RIDGE_PENALTY * np.eye(terms.shape[1])
-    return np.asarray(np.linalg.solve(gram, terms.T @ residuals))
 
 
 def design_matrix(columns: Columns, n_rows: int) -> Array:

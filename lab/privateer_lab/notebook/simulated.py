@@ -140,13 +140,10 @@ def _run_to_end(spec: Spec, seed: int) -> tuple[Run, Any, Answer, Conclusion]:
     """Run a simulation to its end; return the run, its last policy, its result and conclusion."""
     ended = run_to_end(make_simulation(spec, seed))
     result = ended.schedule.answer(ended.step)
-    return (_thin_path(ended.outcome()), ended.step.policy, result, conclude(ended.schedule, ended.step, result))
-
-
-def _thin_path(run: Run) -> Run:
-    """Return a run with at most `_MAX_PATH_POINTS` rounds of its path."""
+    run = ended.outcome()
     indices = np.unique(np.geomspace(1, len(run.path), _MAX_PATH_POINTS).astype(np.int64)) - 1
-    return replace(run, path=tuple(run.path[index] for index in indices))
+    run = replace(run, path=tuple(run.path[index] for index in indices))
+    return run, ended.step.policy, result, conclude(ended.schedule, ended.step, result)
 
 
 def sweep(

@@ -12,15 +12,8 @@ from privateer_lab.notebook.evaluation import check_between
 from privateer_lab.notebook.specs import SpecLike
 from privateer_lab.notebook.specs import spec as read_spec
 from privateer_lab.notebook.tabular import ResultTable, build_table
+from privateer_lab.planning import plans
 from privateer_lab.planning.expectation.choices import DEFAULT_PARTICIPANTS, LEAST_EFFECT_COLUMN, LOOKS, make_plain_test
-from privateer_lab.planning.plans import (
-    EPSILONS,
-    Variant,
-    check_epsilons,
-    check_trust_models,
-    make_variants,
-    plan_effects,
-)
 from privateer_lab.render.tables import part_tables
 
 MODELS: Final = tuple(TRUST)
@@ -35,7 +28,7 @@ def detectable(
     *,
     people: int | None = None,
     trust: Iterable[str] = MODELS,
-    epsilon: Iterable[float] | float = EPSILONS,
+    epsilon: Iterable[float] | float = plans.EPSILONS,
     **plan: Any,
 ) -> ResultTable:
     """Return the minimum detectable effects of an A/B test, under every trust model and epsilon.
@@ -79,7 +72,7 @@ def sample_size(
     spec: SpecLike | None = None,
     *,
     trust: Iterable[str] = MODELS,
-    epsilon: Iterable[float] | float = EPSILONS,
+    epsilon: Iterable[float] | float = plans.EPSILONS,
     **plan: Any,
 ) -> ResultTable:
     """Return the number of participants that a test needs to detect an effect, under every trust model and epsilon.
@@ -135,10 +128,10 @@ def _rows_by_promise(
 ) -> tuple[list[dict[str, Any]], list[str]]:
     """Return rows for every trust model and epsilon, and the errors of impossible promises."""
     rows, refused = [], []
-    for model in check_trust_models(trust, MODELS):
-        for value in check_epsilons(epsilon) if TRUST[model].promises else [math.inf]:
+    for model in plans.check_trust_models(trust, MODELS):
+        for value in plans.check_epsilons(epsilon) if TRUST[model].promises else [math.inf]:
             try:
-                (variant,) = make_variants(base, [model], [value])
+                (variant,) = plans.make_variants(base, [model], [value])
                 effects = predict(variant.spec)
             except SpecError as error:
                 refused.append(error)
@@ -152,7 +145,9 @@ def _rows_by_promise(
 
 def _predict_effects(spec: Spec) -> list[dict[str, Any]]:
     """Return the rows of the first table of effects that the spec's learner predicts."""
-    tables = [table for prediction in plan_effects([Variant("", 0.0, spec)]) for table in prediction["tables"][:1]]
+    tables = [
+        table for prediction in plans.plan_effects([plans.Variant("", 0.0, spec)]) for table in prediction["tables"][:1]
+    ]
     if not tables or LEAST_EFFECT_COLUMN not in tables[0].names:
         detail = "has a learner that foresees no effects"
         raise SpecError(detail, field="algorithm.name", remedy="give a test with a control, or no spec at all")
@@ -175,13 +170,10 @@ def _required_participants(spec: Spec) -> list[dict[str, Any]]:
     def predict(n_participants: int) -> list[dict[str, Any]]:
         return _predict_effects(_with_participants(spec, n_participants))
 
-    min_size = _min_participants(spec)
+    experiment: Any = spec.experiment
+    min_size = max(int(experiment.round_size), spec.privacy.min_batch if spec.privacy.trust.batched else 0)
     effects = predict(max(DEFAULT_PARTICIPANTS, min_size))
     return [{**_effect_key(row), "people": _solve_size(predict, index, min_size)} for index, row in enumerate(effects)]
-
-
-def _min_participants(spec: Any) -> int:
-    return max(int(spec.experiment.round_size), int(spec.privacy.min_batch) if spec.privacy.trust.batched else 0)
 
 
 def _solve_size(predict: Callable[[int], list[dict[str, Any]]], index: int, min_participants: int) -> int:

@@ -69,19 +69,13 @@ def spec(
     if users is not None:
         tables["experiment"][parsed.people_key] = users
         parsed = parse_spec(tables)
-    if people is None and "population" not in tables:
-        people = draft_population(source)
+    if people is None and "population" not in tables and isinstance(source, Draft) and source.people:
+        people = source.people.environment
     if people is not None:
         return with_population(parsed, people)
     if not isinstance(source, Spec):  # a Spec has been checked already, and may have a population of objects
         check_population(parsed)
     return parsed
-
-
-def draft_population(source: Any) -> Any:
-    """Return the population of a draft; None if the source is no draft or has no population."""
-    drafted = source.people if isinstance(source, Draft) else None
-    return drafted.environment if drafted else None
 
 
 def _read_tables(source: Any) -> dict[str, Any]:

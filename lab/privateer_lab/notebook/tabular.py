@@ -98,7 +98,7 @@ class Tabular(ABC):
 
     def _format_cells(self) -> list[list[str]]:
         """Return the header and the first rows as texts."""
-        from privateer_lab.render.figures import format_figure
+        from privateer_lab.render.words import format_figure
 
         columns = self.table.columns
         rows = zip(*(values[:_MAX_DISPLAYED_ROWS] for values in columns.values()), strict=True)

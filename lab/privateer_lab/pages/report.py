@@ -14,11 +14,10 @@ from privateer_core.spec.spec import Spec
 from privateer_lab.pages.review.subject import ExperimentStanding, format_promise, read_running
 from privateer_lab.pages.templates import render_page
 from privateer_lab.render.documents import write_details
-from privateer_lab.render.figures import format_figure
 from privateer_lab.render.pictures import draw_answer
 from privateer_lab.render.policy_pictures import draw_policy
 from privateer_lab.render.tables import part_tables
-from privateer_lab.render.words import FINAL_STATUSES, describe_conclusion, format_drift
+from privateer_lab.render.words import FINAL_STATUSES, describe_conclusion, format_drift, format_figure
 from privateer_lab.services.rest import fetch_answer, parse_policy, request_json
 
 _MIN_WARNED_REFUSAL_SHARE: Final = 0.05

@@ -12,8 +12,7 @@ from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined, pa
 from markupsafe import Markup, escape
 
 from privateer_core.errors import printable
-from privateer_lab.render.figures import format_figure
-from privateer_lab.render.words import format_list, percent
+from privateer_lab.render.words import format_figure, format_list, percent
 
 _PACKAGE: Final = "privateer_lab"
 _FOLDER: Final = "pages"

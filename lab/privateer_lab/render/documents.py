@@ -12,7 +12,7 @@ from privateer_core.answer.conclusion import Conclusion, PublishedAnswer, Rule, 
 from privateer_core.answer.estimates import Effect
 from privateer_core.answer.parts import LOSS, BinMeans, DriftTest, EffectsOverTime, FeatureSelection, Loss
 from privateer_core.errors import printable
-from privateer_lab.render.figures import format_figure
+from privateer_lab.render import words
 from privateer_lab.render.tables import (
     Row,
     TitledTable,
@@ -21,13 +21,6 @@ from privateer_lab.render.tables import (
     estimate_rows,
     part_tables,
     shape_tables,
-)
-from privateer_lab.render.words import (
-    describe_conclusion,
-    describe_feature_selection,
-    format_drift,
-    rank_effects,
-    whole_percent,
 )
 
 _MAX_PRINTED_CONFIDENCE: Final = 0.9999
@@ -67,12 +60,12 @@ def write_finished(conclusion: Conclusion, answer: Answer, basis: str, effects: 
 
 def write_details(conclusion: Conclusion, answer: Answer, *, with_conclusion: bool = False) -> AnswerDocument:
     """Write all that a learner found, without the effects at every look; with the conclusion's tables, those first."""
-    headline, *sentences = describe_conclusion(conclusion, answer)
+    headline, *sentences = words.describe_conclusion(conclusion, answer)
     confidence = "" if answer.confidence is None else f"intervals of {_format_confidence(answer.confidence)} confidence"
     if answer.effects and confidence:
         sentences.append(f"What follows has {confidence}.")
-    sentences += [format_drift(part) for part in answer.all_of(DriftTest)]
-    sentences += [describe_feature_selection(part) for part in answer.all_of(FeatureSelection)]
+    sentences += [words.format_drift(part) for part in answer.all_of(DriftTest)]
+    sentences += [words.describe_feature_selection(part) for part in answer.all_of(FeatureSelection)]
     tables = list_conclusion_tables(conclusion) if with_conclusion else []
     if answer.estimates and not answer.effects and not (with_conclusion and conclusion.estimates):
         title = f"estimates, with {confidence}" if confidence else "estimates"
@@ -154,7 +147,7 @@ def rule_rows(rules: Rules) -> list[Row]:
                 "who": rule.people,
                 "gets": rule.arm,
                 "how sure": _describe_confidence(rule),
-                "people": whole_percent(rule.share),
+                "people": words.whole_percent(rule.share),
                 "mean reward": rule.mean,
                 "next best": rule.next_best,
                 "ahead by": _format_signed(rule.difference),
@@ -167,7 +160,7 @@ def rule_rows(rules: Rules) -> list[Row]:
 def _describe_confidence(rule: Rule) -> str:
     if rule.probability_best is None:
         return "not decided" if rule.confidence_label == "not known" else rule.confidence_label
-    return f"{whole_percent(rule.probability_best)}, {rule.confidence_label}"
+    return f"{words.whole_percent(rule.probability_best)}, {rule.confidence_label}"
 
 
 def _format_signed(value: float | None) -> str | None:
@@ -215,7 +208,7 @@ def _make_effects_table(conclusion: Conclusion, effects: str) -> TitledTable | N
 
 def _effect_rows(conclusion: Conclusion) -> list[Row]:
     """Return a row for each effect; segments that are undecided for the same reason share a row if they are many."""
-    effects, rows = rank_effects(conclusion.effects), []
+    effects, rows = words.rank_effects(conclusion.effects), []
     similar: dict[tuple[str, str], list[Effect]] = {}
     for effect in effects:
         if effect.group is not None and not effect.is_decided:
@@ -300,7 +293,7 @@ _LINK_PATTERN: Final = re.compile(r":(?=//)|(?<=www)\.", re.IGNORECASE)
 
 def escape_markdown(value: Any) -> str:
     """Format a value as text, with all Markdown escaped."""
-    text = printable(format_figure(value)).translate(_MARKDOWN_ESCAPES)
+    text = printable(words.format_figure(value)).translate(_MARKDOWN_ESCAPES)
     return _LINK_PATTERN.sub(lambda match: f"&#{ord(match[0])};", text)
 
 

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from privateer_core.answer import Answer
 from privateer_core.answer.parts import EffectsOverTime
@@ -16,7 +16,7 @@ from privateer_core.answer.policy_view import FeatureShape, ShapeCurve, Shapes
 from privateer_core.errors import printable
 from privateer_lab.notebook.tabular import import_library
 from privateer_lab.render.tables import format_extreme
-from privateer_lab.render.words import IntervalRow, interval_rows, max_drawn_rows, omitted_rows_note
+from privateer_lab.render.words import format_figure, rank_effects
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -178,46 +178,61 @@ _MAX_TEXTS: Final = 8
 """Largest number of estimates that the text for readers without the picture has."""
 
 
+Interval: TypeAlias = Any
+"""An `Estimate`, an `Effect`, or another object with name, value, low and high."""
+
+
 def draw_answer(experiment: str, answer: Answer) -> list[Picture]:
     """Draw the estimates of a result with its effects over time, and its shape functions."""
-    rows, n_effects = interval_rows(answer), len(answer.effects)
+    n_effects = len(answer.effects)
+    rows = [effect for effect in rank_effects(answer.effects) if effect.value is not None]
     level = "" if answer.confidence is None else f", with {100 * answer.confidence:g} % intervals"
     caption = "Blue and red: decided better and worse. Grey rings: not decided." if n_effects else ""
     if n_effects > len(rows):
         caption += f" Of {n_effects - len(rows):,} effects too little is known to draw them; the table says why."
-    title, over_time = f"{experiment}: estimates{level}", answer.first_of(EffectsOverTime)
-    label = "difference in mean reward" if n_effects else "estimate"
-    over_time = over_time if over_time and len(over_time.people) > 1 else None
-    return [*([draw_estimates(title, rows, label, over_time, caption)] if rows else []), *draw_shapes(answer)]
+    intervals: Sequence[Interval] = rows if n_effects else answer.estimates
+    label, over_time = "difference in mean reward" if n_effects else "estimate", answer.first_of(EffectsOverTime)
+    pictures = draw_shapes(answer)
+    if intervals:
+        over_time = over_time if over_time and len(over_time.people) > 1 else None
+        title = f"{experiment}: estimates{level}"
+        pictures.insert(0, draw_estimates(title, intervals, label, over_time, caption))
+    return pictures
 
 
 def draw_estimates(
-    title: str, rows: Sequence[IntervalRow], label: str, over_time: EffectsOverTime | None = None, caption: str = ""
+    title: str, rows: Sequence[Interval], label: str, over_time: EffectsOverTime | None = None, caption: str = ""
 ) -> Picture:
-    """Draw estimates with their intervals, and below them, if any, the effects over the number of people."""
-    drawn = rows[: max_drawn_rows(rows, _MAX_ESTIMATES)]
-    texts = [f"{row.name} {row.value:z.3g} ({row.low:z.3g} to {row.high:z.3g})" for row in drawn[:_MAX_TEXTS]]
-    heights, text = [max(1.7, 0.9 + 0.27 * len(drawn))], f"Estimates: {'; '.join(texts)}."
+    """Draw the first estimates with their intervals, all decided ones among them, and effects over time below."""
+    drawn = rows[: max(_MAX_ESTIMATES, sum(getattr(row, "is_decided", False) for row in rows))]
+    n_left = len(rows) - len(drawn)
+    omitted = f"; {n_left:,} more of {len(rows):,} are not drawn, and none of them is decided" if n_left else ""
+    texts = [f"{row.name} {row.value:z.3g} ({' to '.join(map(format_figure, _ends(row)))})" for row in drawn]
+    heights, text = [max(1.7, 0.9 + 0.27 * len(drawn))], f"Estimates: {'; '.join(texts[:_MAX_TEXTS])}."
     heights += [3.0] if over_time else []
     with open_picture(title, heights=heights, caption=caption, description=text) as (picture, axes):
-        draw_rows(axes[0], drawn)
+        _draw_intervals(axes[0], drawn)
         axes[0].grid(visible=False, axis="y")
-        axes[0].set_xlabel(f"{label} (units of rewards){omitted_rows_note(len(drawn), len(rows))}")
+        axes[0].set_xlabel(f"{label} (units of rewards){omitted}")
         if over_time:
             draw_over_time(axes[1], over_time)
     return picture
 
 
-def draw_rows(axis: Any, rows: Sequence[IntervalRow]) -> None:
+def _ends(row: Interval) -> tuple[float, float]:
+    return -math.inf if row.low is None else row.low, math.inf if row.high is None else row.high
+
+
+def _draw_intervals(axis: Any, rows: Sequence[Interval]) -> None:
     """Draw estimates with their intervals: decided estimates filled in blue or red, undecided as grey rings."""
-    ends = [end for row in rows for end in row[1:4] if math.isfinite(end)] or [0.0]
-    low, high = min(ends), max(ends)
+    ends = [end for row in rows for end in (row.value, *_ends(row)) if math.isfinite(end)] or [0.0]
     for index, row in enumerate(rows):
-        colour = GREY if row.decided is False else NEGATIVE_COLOUR if row.decided and row.value < 0 else POSITIVE_COLOUR
-        axis.plot((max(row.low, low), min(row.high, high)), (-index, -index), color=colour)
-        fill = "white" if row.decided is False else colour
+        is_decided, (low, high) = getattr(row, "is_decided", None), _ends(row)
+        colour = GREY if is_decided is False else NEGATIVE_COLOUR if is_decided and row.value < 0 else POSITIVE_COLOUR
+        axis.plot((max(low, min(ends)), min(high, max(ends))), (-index, -index), color=colour)
+        fill = "white" if is_decided is False else colour
         axis.plot(row.value, -index, "o", color=colour, markerfacecolor=fill, markersize=4)
-    if any(row.decided is not None for row in rows):
+    if any(hasattr(row, "is_decided") for row in rows):
         axis.axvline(0, color=GREY, linewidth=0.8)
     axis.set_ylim(0.6 - len(rows), 0.6)
     axis.set_yticks([-index for index in range(len(rows))], [full_label(row.name) for row in rows])

@@ -17,9 +17,8 @@ from privateer_core.spec.categories import Boolean, Categorical, Hashed, Ordinal
 from privateer_core.spec.context import encode_features, name_columns
 from privateer_core.spec.features import Feature, Numeric, Ranked
 from privateer_core.spec.spec import Spec
-from privateer_lab.render.figures import format_figure
 from privateer_lab.render.pictures import COLOURS, GREY, Picture, open_picture, short_label
-from privateer_lab.render.words import whole_percent
+from privateer_lab.render.words import format_figure, whole_percent
 
 Array = NDArray[np.float64]
 _MAX_BARS: Final = 30

@@ -2,15 +2,14 @@
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
 
 from privateer_core.answer import Answer
 from privateer_core.answer.conclusion import Conclusion
 from privateer_core.answer.estimates import DECIDED, Effect, Reason
-from privateer_core.answer.facts import Between, Condition, Level
+from privateer_core.answer.facts import Between, Condition
 from privateer_core.answer.parts import DriftTest, FeatureSelection
-from privateer_lab.render.figures import format_figure
 
 _MAX_NAMES: Final = 40
 """Largest number of options or features that a page lists by name."""
@@ -87,6 +86,26 @@ _FIGURE_NAMES: Final = {
 """Names of figures by their keys in JSON; the name of any other figure is its key with blanks."""
 
 
+_MAX_LIST_ITEMS: Final = 8
+"""Largest number of elements in a printed list."""
+
+
+def format_figure(value: Any) -> str:
+    """Format a figure for readers: thousands separated, four significant digits, yes or no, and zero without a sign."""
+    if value is None:
+        return "none"
+    if isinstance(value, list):
+        text = ", ".join(format_figure(element) for element in value[:_MAX_LIST_ITEMS])
+        return text if len(value) <= _MAX_LIST_ITEMS else f"{text}, ... ({len(value):,} in all)"
+    if isinstance(value, dict):
+        return ", ".join(f"{name} {format_figure(element)}" for name, element in value.items())
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float):
+        return f"{value:z,.0f}" if abs(value) >= 100 else f"{value:z.4g}"
+    return f"{value:,}" if isinstance(value, int) else str(value)
+
+
 def figure_name(key: str) -> str:
     """Return the name of a figure for readers by its key in JSON."""
     return _FIGURE_NAMES.get(key, key.replace("_", " "))
@@ -138,22 +157,16 @@ _SHARED_REASONS: Final[dict[Reason, str]] = {
 """Wording of reasons that several effects share, where it differs from that of one effect."""
 
 
-def describe_conclusion(conclusion: Conclusion, answer: Answer) -> Iterator[str]:
-    """Yield sentences: the headline, the numbers of decided and undecided effects with reasons, and the ending."""
-    yield conclusion.headline.sentence
-    if answer.effects:
-        yield describe_decisions(answer.effects)
-    if ending := describe_ending(answer):
-        yield ending
-
-
-def describe_ending(answer: Answer) -> str:
-    """Return a sentence about the cause of an experiment's end; empty while it runs."""
+def describe_conclusion(conclusion: Conclusion, answer: Answer) -> list[str]:
+    """Return sentences: the headline, the numbers of decided and undecided effects with reasons, and the ending."""
+    decisions = [describe_decisions(answer.effects)] if answer.effects else []
     if answer.stage == "failed":
-        return "It failed, and nobody is asked any more."
-    if answer.stop_reason:
-        return _ENDING_SENTENCES[answer.stop_reason]
-    return "Nobody is asked any more." if answer.is_over else ""
+        ending = ["It failed, and nobody is asked any more."]
+    elif answer.stop_reason:
+        ending = [_ENDING_SENTENCES[answer.stop_reason]]
+    else:
+        ending = ["Nobody is asked any more."] if answer.is_over else []
+    return [conclusion.headline.sentence, *decisions, *ending]
 
 
 def describe_decisions(effects: Sequence[Effect]) -> str:
@@ -187,66 +200,20 @@ def rank_effects(effects: Sequence[Effect]) -> list[Effect]:
     return sorted(effects, key=lambda effect: (not effect.is_decided, effect.value is None))
 
 
-class IntervalRow(NamedTuple):
-    """A row of a picture: an estimate with its interval, and whether it is decided (None: not applicable)."""
-
-    name: str
-    value: float
-    low: float
-    high: float
-    decided: bool | None = None
-
-
-def interval_rows(answer: Answer) -> list[IntervalRow]:
-    """Return rows for the effects of a result that have an estimate, decided effects first; or for its estimates."""
-    if not answer.effects:
-        return [IntervalRow(figure.name, figure.value, figure.low, figure.high) for figure in answer.estimates]
-    return [
-        IntervalRow(effect.name, effect.value, *_interval_ends(effect), effect.is_decided)
-        for effect in rank_effects(answer.effects)
-        if effect.value is not None
-    ]
-
-
-def _interval_ends(effect: Effect) -> tuple[float, float]:
-    return -math.inf if effect.low is None else effect.low, math.inf if effect.high is None else effect.high
-
-
-def max_drawn_rows(rows: Sequence[IntervalRow], max_rows: int) -> int:
-    """Return the number of rows that a picture draws: at least every decided row."""
-    return max(max_rows, sum(row.decided is True for row in rows))
-
-
-def omitted_rows_note(n_drawn: int, total: int) -> str:
-    """Return a clause with the number of omitted rows, all undecided; empty if a picture has all rows."""
-    if n_drawn == total:
-        return ""
-    return f"; {total - n_drawn:,} more of {total:,} are not drawn, and none of them is decided"
-
-
 def describe_bin(conditions: Sequence[Condition]) -> str:
     """Return the conditions of a bin of participants as text; "all" without conditions."""
     return "; ".join(map(_format_condition, conditions)) or "all"
 
 
-def format_range(name: str, low: float, high: float) -> str:
-    """Format the range of a feature."""
-    return f"{name} from {low:z.4g} to {high:z.4g}"
-
-
 def _format_condition(condition: Condition) -> str:
     """Write a condition on a feature as a range or as a list of levels."""
     if isinstance(condition, Between):
-        range_text = format_range(condition.feature, condition.low, condition.high)
-        return f"{range_text}, or missing" if condition.missing else range_text
-    values = [*map(_format_level, condition.values), *(["missing"] if condition.missing else [])]
+        text = f"{condition.feature} from {condition.low:z.4g} to {condition.high:z.4g}"
+        return f"{text}, or missing" if condition.missing else text
+    values = [f"{value:z.4g}" if isinstance(value, float) else format_figure(value) for value in condition.values] + [
+        "missing"
+    ] * condition.missing
     return f"{condition.feature}: {', '.join(values)}"
-
-
-def _format_level(value: Level) -> str:
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    return f"{value:,}" if isinstance(value, int) else f"{value:z.4g}" if isinstance(value, float) else value
 
 
 def format_arm_shares(arms: Mapping[str, float]) -> str:

@@ -72,11 +72,19 @@ def reconstruction_probability(claim: Claim, candidates: int) -> float:
     if claim.epsilon is None:
         return 1.0
     n_others = candidates - 1
+    points = list_certified_points(claim)
+    return min(1.0, *((math.exp(e) + n_others * delta) / (math.exp(e) + n_others) for e, delta in points))
+
+
+def list_certified_points(claim: Claim, n_steps: int = _N_EPSILONS, reach: float = 1.0) -> list[tuple[float, float]]:
+    """Return pairs of epsilon and certified delta, up to ``reach`` times the claim's epsilon; none without a claim."""
+    if claim.epsilon is None:
+        return []
     points = [(claim.epsilon, claim.delta)]
     if claim.event is not None:
-        epsilons = [claim.epsilon * step / _N_EPSILONS for step in range(_N_EPSILONS + 1)]
+        epsilons = [reach * claim.epsilon * step / n_steps for step in range(n_steps + 1)]
         points += [(epsilon, _event_delta(claim.event, epsilon) + claim.sampling) for epsilon in epsilons]
-    return min(1.0, *((math.exp(e) + n_others * delta) / (math.exp(e) + n_others) for e, delta in points))
+    return points
 
 
 def _event_delta(event: Event, epsilon: float = 0.0) -> float:

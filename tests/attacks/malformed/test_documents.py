@@ -224,7 +224,7 @@ CLAIMS = [{"adversary": NAMES[0], "protects": NAMES[3], "epsilon": 1.0, "delta":
 
 
 def result(names: list[str] = NAMES, *, has_parts: bool = True) -> Answer:
-    paths = tuple(EffectPath(name, name, (0.1,), (0.0,), (0.2,)) for name in names)
+    paths = tuple(EffectPath(name, name, (0.1, 0.1), (0.0, 0.0), (0.2, 0.2)) for name in names)
     table = Table.of(names[1], {names[2]: "words", names[3]: "words"}, ((names[4], names[5]),))
     return Answer(
         stage="learning",
@@ -233,7 +233,7 @@ def result(names: list[str] = NAMES, *, has_parts: bool = True) -> Answer:
         confidence=0.95,
         recommended=names[0],
         estimates=tuple(Estimate(name, 0.1, 0.0, 0.2) for name in names),
-        parts=(EffectsOverTime((100,), paths), table) if has_parts else (),
+        parts=(EffectsOverTime((100, 200), paths), table) if has_parts else (),
     )
 
 

@@ -72,10 +72,9 @@ class Subject(msgspec.Struct, frozen=True):
 
 def read_subject(name_or_path: str, url: str) -> Subject:
     """Read the subject of a review: a running experiment by name, or a spec by the path of a TOML file."""
-    return _read_planned(Path(name_or_path)) if name_or_path.endswith(".toml") else read_running(name_or_path, url)
-
-
-def _read_planned(path: Path) -> Subject:
+    if not name_or_path.endswith(".toml"):
+        return read_running(name_or_path, url)
+    path = Path(name_or_path)
     spec = load_spec(path, []).without_people()
     record = make_record(spec, {})
     return Subject(spec, record, read_certificates(to_builtins(record)), path.name, None)

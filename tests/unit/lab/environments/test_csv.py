@@ -18,7 +18,7 @@ from privateer_core.policies.policy import Arms
 from privateer_core.spec.context import encode_features
 from privateer_lab.environments import environment_for
 from privateer_lab.tables import data_table, sources
-from privateer_lab.tables.columns import Numbers
+from privateer_lab.tables.data_column import Numbers
 from privateer_lab.tables.data_table import available_memory
 from tests.support.specs import make_spec, tables
 

@@ -18,7 +18,7 @@ from privateer_lab.load import command
 from privateer_lab.load.command import main
 from privateer_lab.load.driver import Driver
 from privateer_lab.load.wire import Wire
-from privateer_lab.render.figures import format_figure
+from privateer_lab.render.words import format_figure
 from privateer_server.rounds.open_round import open_first_round
 from tests.support.phased import phased_spec
 
