@@ -8,7 +8,7 @@
     Intake.submit, Intake.deliver      the event loop (intake.py): a queue in which senders take turns
          |
          v  a group of requests
-    DecryptPool.decrypt                processes decrypt (decryption.py)
+    DecryptPool.decrypt                processes decrypt large groups (decryption.py)
          |
          v  decrypted messages
     ReportCounter.count                one thread, one transaction (counting.py): for each experiment an Accumulator

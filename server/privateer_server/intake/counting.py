@@ -123,8 +123,9 @@ class ReportCounter:
         """Decrypt the messages of requests for an open round, unless they are decrypted already."""
         sealed = [request for request in requests if request.decrypted is None and request.is_for(open_round)]
         if sealed and (decryptor := self._keys.find_decryptor(open_round.round.public_key)):
-            for request in sealed:
-                request.decrypt(decryptor, open_round)
+            with self._metrics.stages["open"].time():
+                for request in sealed:
+                    request.decrypt(decryptor, open_round)
 
     def _start_count(self, name: str, group: list[Request], locked: LockedExperiments) -> _OpenCount | PrivateerError:
         """Return an experiment with a new accumulator, or the error for which its requests are refused."""

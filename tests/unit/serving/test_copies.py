@@ -29,7 +29,8 @@ KIND = FileKind(
 WRITER = """
 import sys
 from pathlib import Path
-from privateer_core.serving.store.sqlite import SqliteDatabase, open_database
+from privateer_core.serving.store.database import SqliteDatabase
+from privateer_core.serving.store.sqlite import open_database
 from tests.unit.serving.test_copies import KIND
 database = SqliteDatabase(open_database(Path(sys.argv[1]), KIND))
 with database.driver() as db:

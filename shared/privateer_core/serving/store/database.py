@@ -222,8 +222,8 @@ class SqliteDatabase(Database):
     @override
     def erase_old_states(self) -> None:
         """Empty the write-ahead log, which keeps earlier states of the data; on a full disk a later call does this."""
-        with suppress(sqlite3.Error, OSError), self.driver() as db:
-            if self._has_writes and self._path:
+        if self._has_writes and self._path:
+            with suppress(sqlite3.Error, OSError), self.driver() as db:
                 self._has_writes = not empty_log(db, self._path)
 
     @contextmanager
