@@ -31,11 +31,10 @@ from privateer_core.serving.write_health import WriteHealth
 from privateer_core.spec.sections import describe_error
 from privateer_core.wire.keys import TrustedKeys
 from privateer_server.admin_tokens import AdminTokens
-from privateer_server.api.backups import Backups, backup_router
 from privateer_server.api.change_routes import PRIVATE_PAGES, changes_router, claims_router
 from privateer_server.api.endpoints import BatchesEndpoint, Policies
 from privateer_server.api.experiment_routes import experiments_router
-from privateer_server.api.operators import Admins, Gauges, operations_router
+from privateer_server.api.operators import Admins, Backups, Gauges, backup_router, operations_router
 from privateer_server.api.pages import OPERATOR_PATH, READ_METHODS, PageVersions, build_dashboard, extend_openapi
 from privateer_server.api.transparency import log_router, tokens_router
 from privateer_server.data import Data

@@ -12,18 +12,16 @@ from privateer_core.answer.parts import DriftTest, Gain, GuardrailEffects, Losse
 from privateer_core.answer.policy_view import Coefficients, Point, PolicyView
 from privateer_core.spec.spec import Spec
 from privateer_server.conclusions.by_context import add_context_findings, find_gain_above_chance, warn_of_chance_level
-from privateer_server.conclusions.by_effects import (
+from privateer_server.conclusions.headlines import (
     effects_headline,
     estimate_baseline,
     explain_no_relative,
-    suggest_sizes,
-)
-from privateer_server.conclusions.by_estimates import (
     options_headline,
     point_headline,
     scores_headline,
     set_headline,
     suggest_size,
+    suggest_sizes,
 )
 from privateer_server.conclusions.rules import RULE_DIGITS
 from privateer_server.conclusions.texts import AnswerFacts, format_count, format_difference, format_number, shorten

@@ -355,8 +355,9 @@ def _read_states(db: Connection, statement: Select[Any], **values: object) -> di
 
 
 def _state_from_row(row: list[Any], refused: Mapping[str, int]) -> ExperimentState:
-    *facts, encoded_plan, shuffler, released_at = row
-    return ExperimentState(*facts, decode(encoded_plan, Plan), shuffler, released_at, refused)
+    version, digest, received, state, encoded_plan, shuffler, released_at = row
+    plan = decode(encoded_plan, Plan)
+    return ExperimentState(version, digest, received, state, plan, shuffler, released_at, refused)
 
 
 def _read_parts(db: Connection, experiment: str, version: int) -> tuple[bytes, ...]:

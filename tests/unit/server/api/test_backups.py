@@ -16,7 +16,7 @@ import pytest
 from privateer_core.serving.store import write_ahead_log
 from privateer_core.serving.store.copies import is_open_elsewhere
 from privateer_core.serving.store.write_ahead_log import hold_log
-from privateer_server.api import backups as module
+from privateer_server.api import operators as module
 from privateer_server.app import create_app
 from privateer_server.data import open_data
 from privateer_server.rounds.states import RoundState
@@ -29,9 +29,7 @@ from tests.support.clocks import Hands
 from tests.support.servers import ADMIN
 from tests.support.stores import embedded_store
 
-FIRST = RoundRecord(
-    1, 10, 0, 0, RoundState.OPEN, b"digest-1", b"{}", b"publication-1", b"state-1", b"first sums"
-)
+FIRST = RoundRecord(1, 10, 0, 0, RoundState.OPEN, b"digest-1", b"{}", b"publication-1", b"state-1", b"first sums")
 IDS = [b"id of a report-" + bytes([number]) for number in range(5)]
 
 

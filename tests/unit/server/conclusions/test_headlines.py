@@ -11,14 +11,17 @@ from privateer_core.answer.estimates import Effect, Estimate, MeasuredRate
 from privateer_core.answer.parts import DriftTest, Gain, GuardrailEffects
 from privateer_core.answer.policy_view import Coefficients, Point
 from privateer_core.answer.share_source import ShareSource
-from privateer_server.conclusions.by_effects import (
+from privateer_server.conclusions.conclusion import conclude, describe_privacy_cost
+from privateer_server.conclusions.headlines import (
     effects_headline,
     estimate_baseline,
     explain_no_relative,
+    options_headline,
+    point_headline,
+    scores_headline,
+    suggest_size,
     suggest_sizes,
 )
-from privateer_server.conclusions.by_estimates import options_headline, point_headline, scores_headline, suggest_size
-from privateer_server.conclusions.conclusion import conclude, describe_privacy_cost
 from privateer_server.conclusions.texts import (
     AnswerFacts,
     choose_decimals,
