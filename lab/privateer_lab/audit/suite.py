@@ -17,19 +17,7 @@ from privateer_core.privacy.trust import TRUST
 from privateer_lab.audit.case import ANY, CHANNELS, FORMAT, AuditFinding, Case, Integers, MechanismPart, Noise
 from privateer_lab.audit.channels import channel_checks
 from privateer_lab.audit.law import Law, LowerBounds, UniformLaw, attack
-from privateer_lab.audit.mechanisms.bounded_vectors import vector_cases, vector_parts
-from privateer_lab.audit.mechanisms.features import feature_cases, feature_parts
-from privateer_lab.audit.mechanisms.hits import (
-    event_cases,
-    event_parts,
-    group_parts,
-    hit_cases,
-    hit_parts,
-    visible_group_cases,
-)
-from privateer_lab.audit.mechanisms.keyed import keyed_cases, keyed_parts
-from privateer_lab.audit.mechanisms.moments import moment_cases, moment_parts
-from privateer_lab.audit.mechanisms.running_sums import running_cases, running_parts
+from privateer_lab.audit.mechanisms import bounded_vectors, features, hits, keyed, moments, running_sums
 from privateer_lab.audit.sealed_reports import SINGLE_REPORT_MODEL, open_audit_round, path_cases, wire_cases
 from privateer_lab.audit.sent_coins import coin_parts
 from privateer_lab.audit.whole_experiments import claiming_algorithms, experiment_cases, gain_cases
@@ -52,9 +40,12 @@ ATTACKS: Final = Plugins[Callable[[int], list[Case]]]("privateer.attacks", _ORIG
 
 def all_parts() -> list[MechanismPart]:
     """Return the parts of all mechanisms and devices."""
-    keyed = (keyed_parts, event_parts, group_parts, hit_parts)
-    others = (vector_parts, feature_parts, running_parts, moment_parts)
-    return [part for make_parts in (*keyed, *others, device_parts, *PARTS.values()) for part in make_parts()]
+    makers = (
+        *(keyed.keyed_parts, hits.event_parts, hits.group_parts, hits.hit_parts),
+        *(bounded_vectors.vector_parts, features.feature_parts, running_sums.running_parts, moments.moment_parts),
+        *(device_parts, *PARTS.values()),
+    )
+    return [part for make_parts in makers for part in make_parts()]
 
 
 def device_parts() -> list[MechanismPart]:
@@ -115,8 +106,11 @@ def build_cases(samples: int, algorithms: set[str] | None = None) -> list[Case]:
 
 def _quick_cases(samples: int) -> list[Case]:
     """Build the attacks that need no simulated experiment."""
-    keyed = (keyed_cases, event_cases, visible_group_cases, hit_cases, gain_cases)
-    makers = (wire_cases, *keyed, vector_cases, feature_cases, running_cases, moment_cases, plugin_cases)
+    makers = (
+        *(wire_cases, keyed.keyed_cases, hits.event_cases, hits.visible_group_cases, hits.hit_cases, gain_cases),
+        *(bounded_vectors.vector_cases, features.feature_cases, running_sums.running_cases, moments.moment_cases),
+        *ATTACKS.values(),
+    )
     return [case for make_cases in makers for case in make_cases(samples)]
 
 
@@ -213,8 +207,3 @@ def summarize_findings(findings: list[AuditFinding]) -> dict[str, Any]:
         "false_alarm": FALSE_ALARM,
         "findings": [msgspec.structs.asdict(finding) for finding in findings],
     }
-
-
-def plugin_cases(samples: int) -> list[Case]:
-    """Build the attacks of installed plug-ins."""
-    return [case for attacks in ATTACKS.values() for case in attacks(samples)]

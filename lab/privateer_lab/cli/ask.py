@@ -1,4 +1,4 @@
-"""``answer``: the results of an experiment."""
+"""``answer`` and ``list``: the results of an experiment, and the experiments of a server."""
 
 from enum import StrEnum
 from pathlib import Path
@@ -20,8 +20,9 @@ from privateer_lab.services.rest import fetch_answer, fetch_shuffler_progress, p
 
 
 def register(app: typer.Typer) -> None:
-    """Add the command."""
+    """Add the commands."""
     app.command()(answer)
+    app.command(name="list")(list_experiments)
 
 
 class View(StrEnum):
@@ -187,3 +188,13 @@ def write_report(name: str, url: str, path: Path) -> None:
     body = render_html(report, url).encode()
     path.write_bytes(body)
     print_lines([f"{path}: {len(body):,} bytes"])
+
+
+def list_experiments(url: Url = URL, as_json: Json = False) -> None:
+    """List the experiments of a server."""
+    listed = request_json("GET", f"{url}/experiments")
+    if as_json:
+        print_json(listed)
+        return
+    for row in listed["experiments"]:
+        screen.print(f"{row['name']}: {row['status']}, version {row['version']}, {row['model']}")

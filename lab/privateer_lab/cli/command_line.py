@@ -35,7 +35,7 @@ COMMANDS: Final[dict[str, dict[str, tuple[str, str]]]] = {
     },
     "Ask: begin experiments, and read what was learned": {
         "create": ("create", "Begin an experiment from a spec, or check the spec."),
-        "list": ("list_experiments", "List the experiments of a server."),
+        "list": ("ask", "List the experiments of a server."),
         "answer": ("ask", "Say which option, for whom, how much better, and how sure."),
         "analyze": ("analyze", "Show the effects of a test that is over, from a file of its rows."),
         "evaluate": ("evaluate", "Show what options or a policy would have earned, from a log of choices."),

@@ -21,7 +21,7 @@ from privateer_core.privacy.trust import TIGHT
 from privateer_core.spec.spec import Spec
 from privateer_lab.audit import whole_experiments as experiments
 from privateer_lab.audit.attacks.releases import segment_cases
-from privateer_lab.audit.suite import FALSE_ALARM, _run_attack, plugin_cases, summarize_findings
+from privateer_lab.audit.suite import ATTACKS, FALSE_ALARM, _run_attack, summarize_findings
 from privateer_lab.cli.command_line import main
 from privateer_lab.pages.report import promise_sentence
 from privateer_lab.pages.review.document import make_review, render_html
@@ -260,7 +260,8 @@ def test_the_same_attack_proves_nothing_with_fixed_candidates() -> None:
 def test_the_audit_lists_privatelasso_as_unsafe() -> None:
     (case,) = (
         plugin_case
-        for plugin_case in plugin_cases(4_000)
+        for attacks in ATTACKS.values()
+        for plugin_case in attacks(4_000)
         if plugin_case.unsafe and plugin_case.mechanism == "paper-3-privatelasso"
     )
     totals = summarize_findings([_run_attack(case, ALARM)])
