@@ -1,4 +1,4 @@
-"""Experiments on convex sets in one process: the promises of the examples."""
+"""Experiments on convex sets and phased elimination in one process."""
 
 from pathlib import Path
 from typing import Any
@@ -9,8 +9,9 @@ import pytest
 from privateer_core.policies.policy import Points
 from privateer_lab.cli.input_files import load_spec
 from privateer_lab.environments import environment_for
-from privateer_lab.simulation.simulate import simulate
+from privateer_lab.simulation.simulate import simulate, summarize
 from privateer_server.algorithms.convex.learner import ConvexLearner
+from tests.support.phased import phased_spec
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
@@ -51,3 +52,17 @@ def test_rewards_have_the_expected_mean_of_their_point(settings):
     assert (
         world.expected_rewards(world.best) > world.expected_rewards(world.best + 0.01 * rng.normal(size=(50, 3))).max()
     )
+
+
+def test_signals_beyond_the_range_are_warned_of():
+    changes = {"population.scale": 6.0, "experiment.participants": 20_000, "algorithm.participants_factor": 10.0}
+    spec = phased_spec(changes, "central")
+    summary = summarize(spec, list(simulate(spec, 3, 1)), 0.0)
+    assert summary["clipped_share"] > 0.1
+    assert any("Widen reward.low" in words for words in summary["warnings"])
+
+
+def test_runs_on_processes_are_the_same():
+    spec = phased_spec(trust="shuffle")
+    serial, parallel = (sorted(simulate(spec, 4, jobs), key=lambda run: run.seed) for jobs in (1, 2))
+    assert serial == parallel

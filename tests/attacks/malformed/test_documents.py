@@ -267,7 +267,6 @@ def test_pictures_draw_dollars_and_underscores_as_they_are(tmp_path: Path) -> No
     labels = [label.get_text() for label in figure.axes[0].get_yticklabels()]
     assert {label.strip() for label in labels} == set(NAMES[6:])
     legend = figure.axes[1].get_legend()
-    assert legend is not None
     assert len(legend.get_texts()) == len(NAMES[6:])
     assert all(path.stat().st_size for path in save_figure(figure, tmp_path / "effects"))
 
@@ -290,9 +289,7 @@ def test_a_picture_of_too_many_estimates_draws_the_first(tmp_path: Path) -> None
         None,
     ],
 )
-def test_an_invalid_result_is_refused_in_one_line(
-    change: dict[str, Any] | None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_invalid_result_is_refused_in_one_line(change, monkeypatch, capsys):
     answer = {} if change is None else document(result())
     conclusion = answer.get("result", {})
     conclusion |= change or {}
@@ -303,9 +300,7 @@ def test_an_invalid_result_is_refused_in_one_line(
     assert "not that of an experiment" in err
 
 
-def test_the_screen_and_json_show_names_as_they_are(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_screen_and_json_show_names_as_they_are(monkeypatch, capsys):
     serve(monkeypatch, document(result(has_parts=False)))
     _, screen_text, _ = run(capsys, "answer", "trial", "--as", "details")
     assert all(name in screen_text for name in NAMES)
@@ -347,9 +342,7 @@ def scripted(notary: Notary) -> Any:
     return answer
 
 
-def test_names_in_a_log_cannot_control_the_terminal(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_names_in_a_log_cannot_control_the_terminal(monkeypatch, tmp_path, capfd):
     notary = Notary()
     for body in (b"1", b"2"):
         notary.enter(Entry(STEERING, 1, digest(body)))
@@ -362,9 +355,7 @@ def test_names_in_a_log_cannot_control_the_terminal(
 
 
 @pytest.mark.parametrize("page", ["/log/key", "/log/head", "/log/entries"])
-def test_an_answer_without_end_is_not_read_to_its_end(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, page: str
-) -> None:
+def test_an_answer_without_end_is_not_read_to_its_end(monkeypatch, tmp_path, page):
     notary, n_bytes_sent = Notary(), [0]
     notary.enter(Entry("test", 1, digest(b"1")))
 

@@ -178,7 +178,6 @@ def test_a_service_leaves_the_file_as_it_is_while_somebody_reads_it(tmp_path: Pa
 
     put(1, 10)
     view = open_view(path, KIND)
-    assert view is not None
     before = path.read_bytes()
     put(2, LOG_BYTES_MAX + 1)
     database.erase_old_states()

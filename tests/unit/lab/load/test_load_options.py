@@ -71,9 +71,7 @@ def test_ctrl_c_shows_what_was_counted(monkeypatch: pytest.MonkeyPatch, capsys: 
         ("no such page", "--url: this is not a learning server (its public port is 8000 unless you changed it)"),
     ],
 )
-def test_a_missing_experiment_is_named_by_its_argument(
-    detail: str, error: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_missing_experiment_is_named_by_its_argument(detail, error, monkeypatch, capsys):
     answer = httpx.Response(404, content=problem_body(NotFound(detail, remedy="GET /experiments lists them")))
     monkeypatch.setattr("privateer_lab.services.rest.bounded_request", lambda *_, **__: answer)
     with pytest.raises(SystemExit) as stop:

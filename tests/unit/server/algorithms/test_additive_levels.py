@@ -5,14 +5,21 @@ import pytest
 from scipy.stats import multivariate_normal
 
 from privateer_core.algorithms import parse_spec
+from privateer_core.algorithms.additive.cells import Cells, ShapeCells
 from privateer_core.algorithms.additive.coin_arms import LEVEL_QUESTION
 from privateer_core.policies.policy import Arms
 from privateer_server.algorithms import learner_for
 from privateer_server.algorithms.additive.learner import AdditiveLearner
 from privateer_server.algorithms.additive.levels_first import LevelEvidence, SymbolGroups
 from privateer_server.algorithms.additive.long_levels import LongCells, LongLevels
-from privateer_server.algorithms.additive.posterior import build_kernels
-from privateer_server.algorithms.additive.shared_terms import _SPIKED_LENGTHS, _SPIKED_SCALES, SpikedTerms, _fit_prior
+from privateer_server.algorithms.additive.posterior import TermPosterior, build_kernels
+from privateer_server.algorithms.additive.shared_terms import (
+    _SPIKED_LENGTHS,
+    _SPIKED_SCALES,
+    SpikedTerms,
+    _fit_prior,
+    fit_shared_terms,
+)
 from privateer_server.rounds.loop import Schedule
 from tests.unit.algorithms.test_additive import spec_of
 from tests.unit.server.algorithms.test_additive_learner import CELLS, FAR, MASSES
@@ -222,3 +229,53 @@ def test_policies_have_terms_of_all_levels_after_a_round(model: str) -> None:
     assert np.isfinite(means).all()
     assert (deviations > 0).all()
     assert learner.figures(after)["uncertainty"] > 0
+
+
+ARMS = 40
+SHARED_CELLS = Cells((ShapeCells(0, 8), ShapeCells(1, 8)))
+SHARED_MASSES = np.append(1.0, np.full(16, 1 / 8))
+
+
+def simulate_statistics(terms: np.ndarray, error: float, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """What observations of every term with such an error say, (arms, terms, terms) and (arms, terms)."""
+    rng = np.random.default_rng(seed)
+    information = np.tile(np.eye(SHARED_CELLS.count) / error**2, (len(terms), 1, 1))
+    return information, (terms + error * rng.standard_normal(terms.shape)) / error**2
+
+
+def waves(rng: np.random.Generator, arms: int) -> np.ndarray:
+    """Smooth terms of two features, whose mean is 0."""
+    places = np.cos(np.pi * (np.arange(8) + 0.5) / 8)
+    return np.concatenate([np.zeros((arms, 1)), *(rng.standard_normal((arms, 1)) * places for _ in range(2))], axis=1)
+
+
+def test_equal_arms_are_shrunk_to_their_common_terms() -> None:
+    """All arms have one shape, observed with errors as large: own parts are a fifth of those of separate arms."""
+    terms = np.tile(0.1 * waves(np.random.default_rng(1), 1), (ARMS, 1))
+    terms[:, 0] = 0.3
+    information, scores = simulate_statistics(terms, 0.1, 2)
+    shared = fit_shared_terms(information, scores, SHARED_CELLS, SHARED_MASSES, None)
+    separate = TermPosterior.from_statistics(information, scores, SHARED_CELLS, SHARED_MASSES, None)
+    assert shared.means[:, 1:].std(axis=0).mean() < separate.means[:, 1:].std(axis=0).mean() / 5
+    assert np.abs(shared.means - terms).mean() < np.abs(separate.means - terms).mean() / 2
+
+
+def test_different_arms_keep_their_own_terms_and_variance() -> None:
+    """Squared errors by the covariances that are said have a mean of 1 at most: scales that are not known are wide."""
+    rng = np.random.default_rng(3)
+    terms = 0.08 * waves(rng, 1) + 0.08 * waves(rng, ARMS)
+    terms[:, 0] = 0.3 + 0.05 * rng.standard_normal(ARMS)
+    information, scores = simulate_statistics(terms, 0.05, 4)
+    term_posterior = fit_shared_terms(information, scores, SHARED_CELLS, SHARED_MASSES, None)
+    errors = (term_posterior.means - terms)[..., None]
+    covariances = term_posterior.covariances
+    off = np.linalg.solve(covariances, errors).transpose(0, 2, 1) @ errors / SHARED_CELLS.count
+    assert 0.3 < off.mean() < 1.2
+    assert np.corrcoef(term_posterior.means[:, 1:].ravel(), terms[:, 1:].ravel())[0, 1] > 0.9
+
+
+def test_the_prior_of_shared_terms_has_no_effects() -> None:
+    no_evidence = np.zeros((ARMS, SHARED_CELLS.count, SHARED_CELLS.count)), np.zeros((ARMS, SHARED_CELLS.count))
+    term_posterior = fit_shared_terms(*no_evidence, SHARED_CELLS, SHARED_MASSES, 0.1)
+    assert np.allclose(term_posterior.means[:, 0], term_posterior.means[0, 0])
+    assert np.allclose(term_posterior.means[:, 1:], 0)

@@ -124,9 +124,7 @@ async def metrics(client: httpx.AsyncClient) -> dict[str, float]:
     return storage_figures((await client.get("/metrics")).text)
 
 
-async def test_the_last_backup_is_in_the_metrics_also_after_a_restart(
-    settings: ServerSettings, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_the_last_backup_is_in_the_metrics_also_after_a_restart(settings, caplog):
     caplog.set_level(logging.INFO, "privateer.admin")
     clock = Hands()
     began = clock.now()
@@ -142,9 +140,7 @@ async def test_the_last_backup_is_in_the_metrics_also_after_a_restart(
 
 
 @pytest.mark.parametrize("hangs_up", [True, False])
-async def test_a_broken_off_backup_counts_as_failed_and_the_next_one_succeeds(
-    hangs_up: bool, settings: ServerSettings, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_broken_off_backup_counts_as_failed_and_the_next_one_succeeds(hangs_up, settings, caplog, monkeypatch):
     """A receiver that neither reads nor leaves breaks off a backup, too."""
     monkeypatch.setattr(module, "_CHUNK_BYTES", 4096)
     if not hangs_up:
@@ -189,9 +185,7 @@ async def test_a_broken_off_backup_counts_as_failed_and_the_next_one_succeeds(
 
 
 @pytest.mark.parametrize("is_complete", [True, False])
-async def test_a_clock_set_back_during_a_backup_does_not_change_the_gauges(
-    is_complete: bool, settings: ServerSettings, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_clock_set_back_during_a_backup_does_not_change_the_gauges(is_complete, settings, monkeypatch):
     """What was begun is a flag, and no time that is compared with that of the last complete backup."""
     clock, write = Hands(), copying._write_copy
 
@@ -213,9 +207,7 @@ async def test_a_clock_set_back_during_a_backup_does_not_change_the_gauges(
         assert await metrics(client) == gauges
 
 
-async def test_a_backup_succeeds_where_blocks_cannot_be_freed(
-    settings: ServerSettings, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_backup_succeeds_where_blocks_cannot_be_freed(settings, caplog, monkeypatch):
     caplog.set_level(logging.INFO, "privateer.admin")
     tried = list[int]()
 
@@ -234,9 +226,7 @@ async def test_a_backup_succeeds_where_blocks_cannot_be_freed(
     assert not list(settings.data.glob(".privateer-*"))
 
 
-async def test_a_failing_disk_is_a_problem_response(
-    settings: ServerSettings, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_failing_disk_is_a_problem_response(settings, caplog, monkeypatch):
     def failing(*_: object) -> None:
         raise sqlite3.OperationalError("database or disk is full")
 

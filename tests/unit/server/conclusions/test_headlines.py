@@ -22,12 +22,7 @@ from privateer_server.conclusions.headlines import (
     suggest_size,
     suggest_sizes,
 )
-from privateer_server.conclusions.texts import (
-    AnswerFacts,
-    choose_decimals,
-    format_difference,
-    shorten,
-)
+from privateer_server.conclusions.texts import AnswerFacts, choose_decimals, format_difference, shorten
 from privateer_server.rounds.loop import Schedule
 from tests.support.specs import make_spec
 
@@ -217,9 +212,7 @@ def test_the_cost_in_privacy_is_one_sentence(model: dict[str, Any], says: str) -
     ("baseline", "missing"),
     [(None, "has no interval"), ((0.02, -0.01, 0.05), "may be 0 or less"), ((0.2, 0.1, 0.3), "")],
 )
-def test_relative_effects_need_a_control_mean_above_0(
-    baseline: tuple[float, float, float] | None, missing: str
-) -> None:
+def test_relative_effects_need_a_control_mean_above_0(baseline, missing):
     """A cell of the table is empty where its cause is named, and nowhere else."""
     mean = None if baseline is None else Estimate("now", *baseline)
     for effects in ((BETTER,), (BETTER, msgspec.structs.replace(BETTER, group="sex=f"))):
