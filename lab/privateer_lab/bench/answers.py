@@ -2,8 +2,6 @@
 
 import os
 import secrets
-import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Iterator
@@ -30,8 +28,7 @@ _N_REPETITIONS: Final = 3
 _BODY: Final = bytes(150)
 """Body with the length of one report's envelope."""
 _NOT_MODIFIED, _REFUSED = 304, 403
-_START_TIMEOUT_SECONDS: Final = 30.0
-_CODE: Final = "import sys; from privateer_lab.bench.answers import serve; serve(int(sys.argv[1]))"
+_BARE_SERVER: Final = "bare server"
 
 
 def bench_answers(n_participants: int) -> dict[str, dict[str, float]]:
@@ -43,15 +40,17 @@ def bench_answers(n_participants: int) -> dict[str, dict[str, float]]:
     with (
         tempfile.TemporaryDirectory(prefix="privateer-") as folder,
         run_services(Path(folder), free_port(), free_port(), quiet=True) as services,
-        run_bare_server() as bare_server,
     ):
+        bare_url, processes = f"http://127.0.0.1:{free_port()}", services.processes
+        processes.start(_BARE_SERVER, (__name__, {}, bare_url))
+        processes.wait(_BARE_SERVER)
         create_experiment(services.admin, report_path.bench_spec(_NAME, "server", n_participants), services.token)
         tag = httpx.get(services.server + _PAGE, headers={"Accept": MEDIA_TYPE}).raise_for_status().headers["etag"]
         headers = f"Host: bench\r\nAccept: {MEDIA_TYPE}\r\nIf-None-Match: {tag}\r\n\r\n"
         unchanged_request, forged_request = f"GET {_PAGE} HTTP/1.1\r\n{headers}".encode(), _build_forged_upload()
-        server_pid, rows = services.processes.pid("server"), []
+        server_pid, bare_pid, rows = processes.pid("server"), processes.pid(_BARE_SERVER), []
         for _ in range(_N_REPETITIONS):
-            bare_seconds = _measure_seconds(bare_server.url, bare_server.pid, unchanged_request, _NOT_MODIFIED)
+            bare_seconds = _measure_seconds(bare_url, bare_pid, unchanged_request, _NOT_MODIFIED)
             policy = _measure_seconds(services.server, server_pid, unchanged_request, _NOT_MODIFIED)
             rows.append((bare_seconds, policy, _measure_seconds(services.server, server_pid, forged_request, _REFUSED)))
     unit = report_path.open_seconds()
@@ -82,15 +81,8 @@ def _measure_seconds(url: str, pid: int, request: bytes, status: int) -> float:
     return (report_path.cpu_seconds(pid) - before) / _N_REQUESTS
 
 
-class BareServer(NamedTuple):
-    """A bare HTTP server: its address and its process."""
-
-    url: str
-    pid: int
-
-
-def serve(port: int) -> None:
-    """Run the bare server on a port of the loopback interface."""
+def main() -> None:
+    """Run the bare server on the port of its settings."""
     import uvicorn
     from starlette.applications import Starlette
     from starlette.requests import Request
@@ -100,32 +92,12 @@ def serve(port: int) -> None:
     async def unchanged(request: Request) -> Response:
         return Response(status_code=304, headers={"ETag": request.headers.get("if-none-match", "")})
 
-    app = Starlette(routes=[Route("/experiments/{name}/policy", unchanged)])
+    async def ready(_request: Request) -> Response:
+        return Response()
+
+    app = Starlette(routes=[Route("/experiments/{name}/policy", unchanged), Route("/readyz", ready)])
     options: dict[str, Any] = {"loop": "uvloop", "http": "httptools", "access_log": False, "log_level": "error"}
-    uvicorn.run(app, port=port, **options)
-
-
-@contextmanager
-def run_bare_server() -> Iterator[BareServer]:
-    """Run the bare server as a subprocess."""
-    port = free_port()
-    process = subprocess.Popen([sys.executable, "-P", "-c", _CODE, str(port)], env=os.environ)
-    url, deadline = f"http://127.0.0.1:{port}", time.monotonic() + _START_TIMEOUT_SECONDS
-    try:
-        while not _is_ready(url) and time.monotonic() < deadline:
-            time.sleep(0.05)
-        yield BareServer(url, process.pid)
-    finally:
-        process.terminate()
-        process.wait()
-
-
-def _is_ready(url: str) -> bool:
-    """Tell whether the server at this address answers about the experiment."""
-    try:
-        return httpx.get(f"{url}/experiments/bench/policy", timeout=2).status_code == httpx.codes.NOT_MODIFIED
-    except httpx.TransportError:
-        return False
+    uvicorn.run(app, port=int(os.environ["PRIVATEER_PORT"]), **options)
 
 
 _UPLOAD_SIZE: Final = 100
