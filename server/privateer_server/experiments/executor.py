@@ -18,7 +18,6 @@ from privateer_core.answer.export import read_export
 from privateer_core.clock import Clock
 from privateer_core.codec import decode
 from privateer_core.errors import Conflict, NotFound, PrivateerError, SpecError, Unavailable
-from privateer_core.experiment_status import Status
 from privateer_core.policies.gain_policy import check_policy
 from privateer_core.privacy.terms import calibrate
 from privateer_core.privacy.terms_verification import BATCH_MAX
@@ -91,9 +90,8 @@ class ExperimentPlanner:
         if new_spec == old_spec:
             # The same change may be pending already, with a later deadline.
             return self._with_deadline(plan, seconds) if plan.spec and self._is_sooner(seconds) else None
-        if change.needs_participants and (self._is_ended or self._experiment.current.drain):
-            raise _experiment_over_error()
-        if change.revives and self._is_ended and self._experiment.status is not Status.FINISHED:
+        is_late = change.needs_participants and self._experiment.current.drain is not None
+        if is_late or self._experiment.status not in change.statuses():
             raise _experiment_over_error()
         schedule = Schedule(new_spec)
         self._check(schedule, must_have_participants=change.revives and not plan.hold)

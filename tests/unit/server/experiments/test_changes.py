@@ -99,7 +99,7 @@ async def test_a_stop_publishes_the_best_policy_for_good(api: Api) -> None:
     assert not (await make_change(api, "stop"))["changed"]
     for action in ("pause", "resume"):
         assert_problem(await change(api, action), 409, "conflict")
-    for action, body in (("extend", {"horizon": 5000}), ("add-arm", {"arm": "d"})):
+    for action, body in (("extend", {"horizon": 5000}), ("add-arm", {"arm": "d"}), ("retire-arm", {"arm": "a"})):
         assert_problem(await change(api, action, body), 409, "conflict")
     await record_holds(api)
 
