@@ -21,7 +21,7 @@ from privateer_server.store.round_keys import KeyFolder
 from privateer_server.store.schema import STORE_KIND as DATABASE
 from privateer_server.store.store import Store
 from tests.support.asgi import serving
-from tests.support.disks import files
+from tests.support.crashes import files
 from tests.support.sealing import body_of, plain_reports, sealed_reports
 from tests.support.senders import TRUSTED
 from tests.support.servers import ADMIN, SMALL, TOKEN, Api

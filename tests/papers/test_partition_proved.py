@@ -16,8 +16,7 @@ from privateer_papers.paper_1.proved import ProvedLearner, ProvedState, martinga
 from privateer_papers.paper_4.confidence_sequence import ConfidenceSequence, noise_remainder
 from privateer_server.algorithms import NewRound, learner_for
 from tests.support.partitions import random_bins
-from tests.support.people import rounds
-from tests.support.releases import wild_release
+from tests.support.people import rounds, wild_release
 from tests.support.specs import SHUFFLE, make_spec
 from tests.support.statistics import FALSE_ALARM
 from tests.support.trials import SETTINGS, Trials, central

@@ -12,7 +12,7 @@ from privateer_core.answer.policy_view import Shapes
 from privateer_lab.simulation.scores import encode_contexts
 from privateer_lab.simulation.simulation import Simulation
 from privateer_server.algorithms.additive.terms_learner import CellShares, build_shapes
-from tests.support.mean_rewards import mean_reward
+from tests.support.people import mean_reward
 
 pytestmark = pytest.mark.nightly
 

@@ -23,8 +23,7 @@ from privateer_server.algorithms.convex.learner import ConvexLearner
 from privateer_server.algorithms.linear.context_moments import compute_slopes, simulate_rows
 from privateer_server.algorithms.sparse.learner import SumLearner
 from privateer_server.rounds.loop import Schedule
-from tests.support.linears import linear_spec
-from tests.support.sparse import sparse_spec
+from tests.support.specs import linear_spec, sparse_spec
 from tests.support.statistics import centred, same_law
 
 EXAMPLES = Path(__file__).parents[2] / "examples"

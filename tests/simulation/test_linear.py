@@ -16,7 +16,7 @@ from privateer_core.algorithms import parse_spec
 from privateer_lab.cli.input_files import load_spec
 from privateer_lab.simulation.simulate import make_simulation, simulate_once, simulate_without_path
 from privateer_server.algorithms.linear.learner import ResidualLearner
-from tests.support.linears import linear_spec
+from tests.support.specs import linear_spec
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 DISJOINT = {"name": "disjoint"}

@@ -11,7 +11,7 @@ from privateer_core.answer.parts import Figures
 from privateer_lab.simulation.simulate import make_simulation, simulate_without_path
 from privateer_server.algorithms.sparse.coefficients import RewardTotals, estimate_coefficients, is_clearer
 from privateer_server.algorithms.sparse.learner import EpochLearner
-from tests.support.sparse import sparse_spec
+from tests.support.specs import sparse_spec
 
 
 def shares(spec, seeds: int) -> list[float]:

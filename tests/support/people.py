@@ -1,19 +1,21 @@
-"""Simulated people for learners: rounds of an experiment in one process, through the real policies and mechanisms."""
+"""Simulated people for learners: rounds of an experiment in one process, their rewards, and arbitrary releases."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from privateer_core.algorithms import algorithm
+from privateer_core.algorithms import algorithm, parse_spec
 from privateer_core.codec import decode, encode
 from privateer_core.policies.gain_policy import check_policy, decode_policy
 from privateer_core.policies.policy import Plays, Points
+from privateer_core.primitives.contributions import KeyedSums
 from privateer_core.spec.adjustment import learned_names
 from privateer_core.spec.reward import append_numbers
 from privateer_core.spec.spec import Spec
+from privateer_lab.simulation.simulation import Simulation
 from privateer_server.rounds.loop import Schedule, Step
 
 Means = Callable[[NDArray[np.float64]], NDArray[np.float64]]
@@ -79,3 +81,27 @@ def bumps(arms: int) -> Means:
     """Arm k is best around k / (arms - 1) along the first feature, if there is one; Lipschitz with constant 1."""
     places = np.arange(arms) / (arms - 1)
     return lambda contexts: 1.0 - np.abs((contexts[:, :1] if contexts.size else 0.3) - places)
+
+
+def mean_reward(tables: Mapping[str, Any], seeds: Iterable[int]) -> float:
+    """Return the mean reward of a person, in the reward's unit, averaged over runs of a spec with these seeds."""
+    rewards = []
+    for seed in seeds:
+        simulation = Simulation(parse_spec(tables), seed)
+        while simulation.step.batch_size:
+            simulation.close_round()
+        simulation.finish()
+        rewards.append(simulation.outcome().reward)
+    return sum(rewards) / len(rewards)
+
+
+def wild_release(policy, rng, scale):
+    """Any release of the right shape, wild ones included."""
+    keys, arms = policy.mechanism.layout.keys, policy.mechanism.layout.groups
+    reports = policy.terms.batch_size
+    counts = rng.multinomial(reports, np.ones(arms) / arms, keys) if keys else np.zeros((0, arms), np.int64)
+    sums = np.rint(counts * np.clip(rng.normal(0, scale, (keys, arms)), -1, 1)).astype(np.int64)
+    hits = np.minimum(reports, np.abs(sums).sum(axis=1) + rng.integers(0, reports + 1, keys))
+    response = policy.mechanism.response
+    p = response.truth + response.other
+    return KeyedSums(reports, sums, counts, hits.astype(float), response.gain, p, p / 2, 0.0, p / 3)

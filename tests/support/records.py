@@ -12,9 +12,8 @@ from privateer_core.privacy.record import Row, describe_terms, make_record
 from privateer_core.privacy.terms import calibrate
 from privateer_core.spec.arms import ArmsSpec, PlannedRound
 from privateer_core.spec.spec import Spec
-from tests.support.linears import NUMBER, linear_spec
 from tests.support.phased import phased_spec
-from tests.support.specs import SHUFFLE, make_spec
+from tests.support.specs import NUMBER, SHUFFLE, linear_spec, make_spec
 
 CENTRAL = {"privacy.model": "central", "privacy.delta": 1e-6}
 NONE = {"privacy.model": "none", "privacy.epsilon": None}

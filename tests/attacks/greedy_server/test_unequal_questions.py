@@ -28,10 +28,10 @@ from privateer_shuffler.settings import ShufflerSettings
 from tests.support import publications
 from tests.support.asgi import serving
 from tests.support.experiments import CONTEXT, WEEK, Device, Server, waiting_spec
-from tests.support.linears import linear_spec
 from tests.support.publications import published
 from tests.support.records import SPECS, record_of
 from tests.support.senders import TRUSTED
+from tests.support.specs import linear_spec
 from tests.unit.shuffler.fake_server import FakeServer
 from tests.unit.shuffler.helpers import Shuffler, sealed_reports
 

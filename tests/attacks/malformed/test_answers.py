@@ -25,11 +25,11 @@ from privateer_lab.doctor import places as answers
 from privateer_lab.services import rest
 from privateer_shuffler import delivery
 from privateer_shuffler.delivery import Upstream
+from tests.support.answers import document
 from tests.support.clocks import Hands
 from tests.support.experiments import CONTEXT, Device, Server
 from tests.support.hostile import Hostile, hostile
 from tests.support.publications import published
-from tests.support.published_answers import document
 from tests.support.specs import make_spec
 
 # A server that answers for ever, or with more than memory holds, costs a device one timeout and a few megabytes.

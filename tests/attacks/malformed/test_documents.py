@@ -33,8 +33,8 @@ from privateer_lab.cli.command_line import main
 from privateer_lab.render.documents import format_markdown
 from privateer_lab.render.pictures import draw_answer, save_figure
 from privateer_server.rounds.loop import Schedule
+from tests.support.answers import document, published
 from tests.support.notary import Notary
-from tests.support.published_answers import document, published
 from tests.support.specs import make_spec
 from tests.unit.lab.cli.test_command_line import run
 

@@ -12,7 +12,7 @@ from privateer_core.errors import NotFound, RoundClosed, Unavailable, WrongDiges
 from privateer_core.wire.problem import problem_body
 from tests.support.devices import Drawn, StillTime, still
 from tests.support.notary import notarized
-from tests.support.phased_services import LIMITS, small_spec
+from tests.support.phased import LIMITS, small_spec
 from tests.support.publications import published, shuffle_spec
 from tests.support.specs import make_spec
 

@@ -29,9 +29,8 @@ from tests.support import publications
 from tests.support.devices import EVERYTHING
 from tests.support.memory_ledgers import MemoryLedger
 from tests.support.notary import notarized
-from tests.support.phased_services import small_spec
-from tests.support.sparse import sparse_spec
-from tests.support.specs import SHUFFLE, make_spec
+from tests.support.phased import small_spec
+from tests.support.specs import SHUFFLE, make_spec, sparse_spec
 
 SOURCES = [{"name": "clinic", "participants": 1000, "epsilon": 2.0, "shares": [0.5, 0.25, 0.25]}]
 REDUCED = {"recruitment.timeout_seconds": 60, "recruitment.extensions": 0, "recruitment.min_response_rate": 0.6}

@@ -24,14 +24,13 @@ from privateer_server.intake.decryption import Decryptor
 from privateer_server.rounds.open_round import read_policy
 from privateer_server.settings import ServerSettings
 from tests.support.asgi import serving
-from tests.support.disks import earlier_states, files
+from tests.support.crashes import earlier_states, files
 from tests.support.experiments import CONTEXT, Device, Server
 from tests.support.notary import Notary
 from tests.support.publications import published
 from tests.support.sealing import body_of, header_for, plain_reports, seal
 from tests.support.servers import ADMIN, TOKEN, Api, assert_problem
-from tests.support.sparse import sparse_tables
-from tests.support.specs import make_spec
+from tests.support.specs import make_spec, sparse_tables
 
 # Somebody reads the disk of a curator: what do the files tell of single people, while a round is open and after it?
 #

@@ -27,8 +27,7 @@ from privateer_core.privacy.terms import Terms
 from privateer_core.spec.columns import CIRCLE, FLAG, NUMBER, Block, code_block, encode_bits
 from privateer_core.spec.sections import parse_section
 from privateer_server.rounds.loop import Schedule
-from tests.support.linears import linear_spec
-from tests.support.specs import make_spec
+from tests.support.specs import linear_spec, make_spec
 
 
 def policy_of(d: int, arms: int, exploration: float = 0.5) -> LinearPolicy:

@@ -13,7 +13,7 @@ from privateer_core.privacy.certificate import JOINT, certify, recompute
 from privateer_lab.environments import default_environment, environment_for
 from privateer_server.algorithms.sparse.learner import EpochLearner
 from privateer_server.rounds.loop import Schedule
-from tests.support.sparse import sparse_spec
+from tests.support.specs import sparse_spec
 
 
 def policy_of(spec, coefficients=(0.5, -0.25), places=(2, 7)):

@@ -15,7 +15,7 @@ from privateer_core.wire.publication import decode_envelope
 from tests.support.devices import Drawn
 from tests.support.experiments import CONTEXT, OTHER, WEEK, Device, Server, waiting_spec
 from tests.support.notary import notarized
-from tests.support.phased_services import LIMITS, small_spec
+from tests.support.phased import LIMITS, small_spec
 from tests.support.publications import OVER, published
 from tests.support.specs import make_spec
 

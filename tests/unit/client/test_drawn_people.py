@@ -14,7 +14,7 @@ from privateer_core.policies.policy import Arms
 from privateer_core.wire.publication import decode_envelope
 from tests.support.devices import Drawn
 from tests.support.notary import notarized
-from tests.support.phased_services import LIMITS, small_spec
+from tests.support.phased import LIMITS, small_spec
 from tests.support.publications import OVER, parts, published
 from tests.support.statistics import is_compatible
 

@@ -10,8 +10,7 @@ from privateer_core.errors import PrivateerError, TermsRefused
 from privateer_core.privacy.terms_verification import Limits
 from privateer_core.wire.publication import hpke_info, split_bytes
 from privateer_server.intake.decryption import Decryptor
-from tests.support.phased import phased_spec
-from tests.support.phased_services import small_spec
+from tests.support.phased import phased_spec, small_spec
 from tests.support.publications import KEY, published
 
 TRUST = ["none", "central", "local", "local-normal", "shuffle"]

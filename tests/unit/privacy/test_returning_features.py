@@ -22,7 +22,7 @@ from privateer_core.privacy.terms_verification import Limits, verify
 from privateer_core.spec.spec import Spec
 from privateer_core.wire.publication import Round
 from privateer_server.rounds.loop import Schedule
-from tests.support.linears import linear_spec
+from tests.support.specs import linear_spec
 from tests.unit.algorithms.test_additive import spec_of
 
 WIDE = Limits(math.inf, 0.3, math.inf, honest_fraction=1.0, min_batch=1, arm_visibility="hidden", allow_central=True)

@@ -14,7 +14,7 @@ from privateer_core.answer.facts import Between
 from privateer_core.answer.parts import Gain, Loss
 from privateer_core.answer.share_source import ShareSource
 from privateer_lab.cli.command_line import main
-from tests.support.published_answers import SENTENCE, document
+from tests.support.answers import SENTENCE, document
 
 HOSTILE = '"><script>alert(1)</script> [red]x[/red] [a](https://evil.example) | ![b](http://evil.example/p.png)'
 RULES = Rules(

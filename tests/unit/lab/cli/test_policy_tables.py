@@ -12,8 +12,8 @@ from privateer_lab.cli.command_line import main
 from privateer_lab.render.terminal import draw_map
 from privateer_lab.render.words import format_arm_shares, whole_percent
 from privateer_server.rounds.loop import Schedule
+from tests.support.answers import document
 from tests.support.phased import phased_spec
-from tests.support.published_answers import document
 from tests.support.specs import make_spec
 
 NOTHING = Answer("learning", 0, 0, 0.95)

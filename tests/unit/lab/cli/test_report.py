@@ -40,8 +40,8 @@ from privateer_lab.services.demo import demo_spec
 from privateer_lab.services.processes import Services, free_port, run_services
 from privateer_lab.services.rest import create_experiment, parse_policy
 from privateer_server.rounds.loop import Schedule
+from tests.support.answers import PEOPLE, SENTENCE, published
 from tests.support.pages import Page, check
-from tests.support.published_answers import PEOPLE, SENTENCE, published
 from tests.support.specs import make_spec
 
 HOSTILE = '"><script>alert(1)</script><img src=x onerror=alert(2)>{{ 7*7 }}'

@@ -20,8 +20,8 @@ from privateer_lab.pages.review.evidence import list_audit_targets, read_audit, 
 from privateer_lab.pages.review.subject import MISSING, ExperimentStanding, Facts, Subject, read_facts, to_builtins
 from privateer_lab.render.words import percent
 from tests.documents import schemas
+from tests.support.answers import PEOPLE
 from tests.support.pages import check
-from tests.support.published_answers import PEOPLE
 from tests.support.records import SPECS, rounds_of
 from tests.unit.lab.cli.test_command_line import call
 

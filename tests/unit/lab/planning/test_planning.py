@@ -26,9 +26,7 @@ from privateer_lab.planning.plans import (
 )
 from privateer_lab.simulation.simulate import simulate_once
 from privateer_lab.simulation.simulation import Costs, Run
-from tests.support.linears import linear_spec
-from tests.support.sparse import sparse_spec
-from tests.support.specs import SHUFFLE, make_spec
+from tests.support.specs import SHUFFLE, linear_spec, make_spec, sparse_spec
 from tests.unit.lab.cli.test_command_line import DPE, SMALL, SPEC, run
 from tests.unit.lab.planning.test_sweeps import rows
 

@@ -14,9 +14,8 @@ from privateer_lab.planning.plans import make_variants
 from privateer_lab.simulation.delayed_reports import describe_assumptions, expected_pending, find_report_delay
 from privateer_lab.simulation.simulate import list_warnings, make_simulation, simulate_once
 from privateer_lab.simulation.simulation import ReturningSimulation
-from tests.support.linears import linear_spec
-from tests.support.phased_services import small_spec
-from tests.support.specs import SHUFFLE, make_spec
+from tests.support.phased import small_spec
+from tests.support.specs import SHUFFLE, linear_spec, make_spec
 from tests.unit.lab.cli.test_command_line import SPEC, run
 
 PEOPLE = {"population": {"name": "peaks"}, "experiment.horizon": 1200, "experiment.round_size": 100}

@@ -18,7 +18,7 @@ from privateer_server.algorithms.linear.posterior import (
     fit_posterior,
 )
 from privateer_server.rounds.loop import Schedule
-from tests.support.linears import linear_spec
+from tests.support.specs import linear_spec
 
 RNG = np.random.default_rng(4)
 TRUTH = {"identity": np.array([0.5, 0.1, -0.15, 0.1, 0.0]), "logistic": np.array([0.2, 0.4, -0.6, 0.4, 0.0])}

@@ -15,7 +15,7 @@ from privateer_server.algorithms.linear import learner
 from privateer_server.algorithms.linear.learner import ContinualLearner, ResidualLearner
 from privateer_server.algorithms.linear.posterior import BaseStatistics, ResidualSums
 from privateer_server.rounds.loop import Schedule
-from tests.support.linears import linear_spec
+from tests.support.specs import linear_spec
 
 TRUTH = np.array([0.5, 0.8, 0.0, 0.0, 0.0])
 NOISE = 2e4

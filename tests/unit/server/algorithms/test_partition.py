@@ -15,8 +15,7 @@ from privateer_server.algorithms.partition.learner import PartitionLearner
 from privateer_server.algorithms.partition.round_estimates import CohortShares
 from privateer_server.algorithms.partition.state import PartitionState
 from tests.support.partitions import random_bins, same, with_parts
-from tests.support.people import rounds
-from tests.support.releases import wild_release
+from tests.support.people import rounds, wild_release
 from tests.support.specs import SHUFFLE, make_spec
 from tests.support.statistics import FALSE_ALARM
 

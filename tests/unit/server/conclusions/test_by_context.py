@@ -15,7 +15,7 @@ from privateer_core.answer.parts import ABOVE_CHANCE, Gain, Intervals
 from privateer_core.policies.expected_rewards import ExpectedRewards
 from privateer_server.conclusions.by_context import add_context_findings, suggest_measurement, warn_of_chance_level
 from privateer_server.conclusions.texts import AnswerFacts
-from tests.support.published_answers import CONCLUSION
+from tests.support.answers import CONCLUSION
 from tests.support.specs import SHUFFLE, make_spec
 
 Array = NDArray[np.float64]

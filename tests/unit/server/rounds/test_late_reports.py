@@ -28,10 +28,10 @@ from privateer_server.rounds.succession import EarlierPolicies, shares_by_policy
 from privateer_server.settings import ServerSettings
 from tests.support.asgi import serving
 from tests.support.clocks import Hands
-from tests.support.linears import linear_spec
 from tests.support.publications import published
 from tests.support.sealing import body_of, seal, sealed_reports
 from tests.support.servers import ADMIN, SHUFFLED, SMALL, Api, assert_problem
+from tests.support.specs import linear_spec
 
 WIDE = Limits(math.inf, 0.3, math.inf, honest_fraction=1.0, min_batch=1, arm_visibility="hidden", allow_central=True)
 
