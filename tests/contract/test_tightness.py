@@ -21,23 +21,51 @@ from privateer_core.accounting.amplification import amplified_local_epsilon, shu
 from privateer_core.accounting.events import (
     Event,
     GroupedResponse,
+    Parallel,
     Repeated,
     ShuffledBits,
     ShuffledResponse,
     ShuffledSubset,
 )
 from privateer_core.accounting.grouped_bits import grouped_local_epsilon
-from privateer_lab.audit import tightness
-from privateer_lab.audit.tightness import GAPS, NEAR, attacked_delta, find_gap
+from privateer_lab.audit.tightness import GAPS, Gap, crowd_delta, group_delta, lemma_delta
 from privateer_server.rounds.loop import Schedule
 from tests.contract.subjects import specs
 
+NEAR = 1.01
+"""A bound is near if its epsilon is at most this many times one that an attack refutes."""
 LIMIT, DIGITS = 16.0, 1e-6
 PROMISED = [name for name, spec in specs().items() if spec.privacy.trust.promises and not name.startswith("paper")]
 NO_ATTACK = {
     "linear-messages": "several symbols of a report are composed: tests/unit/accounting compares compositions",
     "sparse-central": "a private choice and noise are composed: tests/unit/accounting compares compositions",
 }
+
+
+def find_gap(event: Event) -> Gap | None:
+    """Return the reason why the bound of an event, or of one of its parts, is not near; None if it is."""
+    parts = event.events if isinstance(event, Parallel) else (event,)
+    return next((gap for gap in GAPS if any(map(gap.applies, parts))), None)
+
+
+def attacked_delta(event: Event, epsilon: float) -> float | None:
+    """Return the largest delta at ``epsilon`` of an event that is known to be possible; None if no attack is known.
+
+    It is the delta of a crowd for shuffled responses, the lemma's where no crowd is known, and an exact curve's.
+    """
+    match event:
+        case ShuffledResponse(local_epsilon, symbols, honest):
+            return crowd_delta(epsilon, local_epsilon, symbols, honest)
+        case ShuffledSubset(local_epsilon, symbols, n_own, honest):
+            compute_delta = crowd_delta if symbols >= 3 * n_own else lemma_delta
+            return compute_delta(epsilon, local_epsilon, symbols / n_own, honest)
+        case GroupedResponse(local_epsilon, honest, share):
+            return group_delta(epsilon, local_epsilon, honest, share)
+        case Parallel(events):
+            deltas = [attacked_delta(part, epsilon) for part in events]
+            return max((delta for delta in deltas if delta is not None), default=None)
+    curve = account(event)
+    return curve.delta(epsilon) if curve.exact else None
 
 
 def truth(event: Event, epsilon: float) -> float | None:
@@ -149,5 +177,5 @@ def test_no_gap_is_listed_without_need(event, delta, monkeypatch):
     assert gap.reason
     assert gap.remedy
     assert not faults(event, delta)
-    monkeypatch.setattr(tightness, "GAPS", [other for other in GAPS if other != gap])
+    monkeypatch.setitem(globals(), "GAPS", [other for other in GAPS if other != gap])
     assert faults(event, delta)

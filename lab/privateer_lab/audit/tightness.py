@@ -11,14 +11,7 @@ from scipy import stats
 from privateer_core.accounting.accountant import account
 from privateer_core.accounting.allotment import allot, allotted_local_epsilon
 from privateer_core.accounting.amplification import amplified_local_epsilon
-from privateer_core.accounting.events import (
-    Event,
-    GroupedResponse,
-    Parallel,
-    Repeated,
-    ShuffledResponse,
-    ShuffledSubset,
-)
+from privateer_core.accounting.events import GroupedResponse, Repeated, ShuffledResponse, ShuffledSubset
 from privateer_core.accounting.grouped_bits import grouped_local_epsilon
 from privateer_core.accounting.numerics import binomial_range, largest_local_epsilon
 
@@ -113,8 +106,6 @@ def _binomials(trials: Array, probability: float) -> tuple[Array, Array]:
     return counts, stats.binom.pmf(counts, trials[:, None], probability)
 
 
-NEAR: Final = 1.01
-"""A bound is near if its epsilon is at most this many times one that an attack refutes."""
 CASE: Final = ("batch_size", "symbols", "reports", "share")
 """Columns that say what a row of `tightness` is about."""
 _RESOLUTION: Final = 1e-3
@@ -168,32 +159,6 @@ def _mean_blanket(event: ShuffledResponse | ShuffledSubset) -> float:
     """Return the mean number of messages that are uniform whatever the record says."""
     symbols = event.symbols / event.own if isinstance(event, ShuffledSubset) else event.symbols
     return event.honest * symbols / (math.exp(event.local_epsilon) + symbols - 1)
-
-
-def find_gap(event: Event) -> Gap | None:
-    """Return the reason why the bound of an event, or of one of its parts, is not near; None if it is."""
-    parts = event.events if isinstance(event, Parallel) else (event,)
-    return next((gap for gap in GAPS if any(map(gap.applies, parts))), None)
-
-
-def attacked_delta(event: Event, epsilon: float) -> float | None:
-    """Return the largest delta at ``epsilon`` of an event that is known to be possible; None if no attack is known.
-
-    It is the delta of a crowd for shuffled responses, the lemma's where no crowd is known, and an exact curve's.
-    """
-    match event:
-        case ShuffledResponse(local_epsilon, symbols, honest):
-            return crowd_delta(epsilon, local_epsilon, symbols, honest)
-        case ShuffledSubset(local_epsilon, symbols, n_own, honest):
-            compute_delta = crowd_delta if symbols >= 3 * n_own else lemma_delta
-            return compute_delta(epsilon, local_epsilon, symbols / n_own, honest)
-        case GroupedResponse(local_epsilon, honest, share):
-            return group_delta(epsilon, local_epsilon, honest, share)
-        case Parallel(events):
-            deltas = [attacked_delta(part, epsilon) for part in events]
-            return max((delta for delta in deltas if delta is not None), default=None)
-    curve = account(event)
-    return curve.delta(epsilon) if curve.exact else None
 
 
 def tightness(
