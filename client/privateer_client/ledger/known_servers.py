@@ -48,8 +48,7 @@ class KnownServers(Servers):
 
     @override
     def get(self, server: str) -> KnownServer | None:
-        with self._file.reading() as database:
-            row = database.execute("SELECT key, head FROM servers WHERE server = ?", (server,)).fetchone()
+        row = self._file.fetch_row("SELECT key, head FROM servers WHERE server = ?", (server,))
         return None if row is None else KnownServer(*row)
 
     @override
@@ -88,8 +87,7 @@ class KnownServers(Servers):
 
     @override
     def evidence(self, server: str) -> str | None:
-        with self._file.reading() as database:
-            row = database.execute("SELECT body FROM evidence WHERE server = ?", (server,)).fetchone()
+        row = self._file.fetch_row("SELECT body FROM evidence WHERE server = ?", (server,))
         return None if row is None else str(row[0])
 
 

@@ -5,7 +5,7 @@ import os
 import secrets
 import sqlite3
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext, suppress
+from contextlib import AbstractContextManager, suppress
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeAlias
@@ -269,7 +269,7 @@ class Ledger(Account):
         Times and period must be those of the first visit. The drawn one is never sent.
         """
         with self._file.transaction() as database:
-            row = self._fetch_row("times, seconds, drawn, come, period", "draws", experiment, database)
+            row = self._fetch_row("times, seconds, drawn, come, period", "draws", experiment)
             old_draw = _Draw(*row) if row else _Draw(times, seconds, secrets.randbelow(times))
             is_unchanged = (old_draw.times, old_draw.seconds) == (times, seconds)
             new_draw = old_draw.at_period(period)
@@ -288,7 +288,7 @@ class Ledger(Account):
         """
         # A server that knows numbers and may draw again can single participants out.
         with self._file.transaction() as database:
-            row = self._fetch_row("seed, people, number", "numbers", experiment, database)
+            row = self._fetch_row("seed, people, number", "numbers", experiment)
             if row is None:
                 row = (seed, n_participants, secrets.randbelow(n_participants))
                 database.execute("INSERT INTO numbers VALUES (?, ?, ?, ?, ?)", (self._person, experiment, *row))
@@ -346,10 +346,7 @@ class Ledger(Account):
     @override
     def choice(self, experiment: str) -> StoredChoice | None:
         """Return the stored choice, or None; `InputError` if it is damaged, or was encrypted with another key."""
-        return self._read_choice(experiment)
-
-    def _read_choice(self, experiment: str, database: sqlite3.Connection | None = None) -> StoredChoice | None:
-        row, label = self._fetch_row("body", "choices", experiment, database), self._label(experiment)
+        row, label = self._fetch_row("body", "choices", experiment), self._label(experiment)
         if row is None:
             self._last_read = None
             return None
@@ -378,9 +375,9 @@ class Ledger(Account):
             If the stored choice cannot be read, or the new choice cannot be stored; nothing changes then.
         """
         with self._file.transaction() as database:
-            old_choice = self._read_choice(experiment, database)
+            old_choice = self.choice(experiment)
             new_choice = change(old_choice)
-            paid = self._fetch_row(_PAYMENT_COLUMNS, "payments", experiment, database) if new_choice else None
+            paid = self._fetch_row(_PAYMENT_COLUMNS, "payments", experiment) if new_choice else None
             if new_choice is None or (paid is not None and not Payment(*paid).allows(new_choice.period)):
                 new_choice = None
                 _erase_choice(database, self._person, experiment)
@@ -395,7 +392,7 @@ class Ledger(Account):
     @override
     def change_arm(self, experiment: str, change: Callable[[StoredArm | None], StoredArm | None]) -> StoredArm | None:
         with self._file.transaction() as database:
-            old_arm = self._load_arm(experiment, database)
+            old_arm = self._load_arm(experiment)
             new_arm = change(old_arm)
             if new_arm is not None and new_arm is not old_arm:
                 body = self._encryption.encrypt(encode(new_arm), f"{self._label(experiment)}#arm")
@@ -419,22 +416,18 @@ class Ledger(Account):
         """Return the label that binds a ciphertext to participant and experiment."""
         return f"{self._person.hex()}@{experiment}" if self._person else experiment
 
-    def _load_arm(self, experiment: str, database: sqlite3.Connection) -> StoredArm | None:
+    def _load_arm(self, experiment: str) -> StoredArm | None:
         """Return the stored arm of an experiment; None without one, or if it cannot be read."""
-        row = self._fetch_row("body", "arms", experiment, database)
+        row = self._fetch_row("body", "arms", experiment)
         with suppress(InputError, Malformed):  # without it a person gets an arm anew, and no report depends on it
             if row is not None:
                 return decode(self._encryption.decrypt(row[0], f"{self._label(experiment)}#arm"), StoredArm)
         return None
 
-    def _fetch_row(
-        self, columns: str, table: str, experiment: str, database: sqlite3.Connection | None = None
-    ) -> tuple[Any, ...] | None:
-        """Return the participant's row of an experiment in a table, or None; ``database``: of the open transaction."""
+    def _fetch_row(self, columns: str, table: str, experiment: str) -> Any:
+        """Return the participant's row of an experiment in a table, or None."""
         query = f"SELECT {columns} FROM {table} WHERE {_ROW_CONDITION}"
-        with nullcontext(database) if database else self._file.reading() as connection:
-            row: tuple[Any, ...] | None = connection.execute(query, (self._person, experiment)).fetchone()
-        return row
+        return self._file.fetch_row(query, (self._person, experiment))
 
     @override
     def publication(self, experiment: str) -> bytes | None:

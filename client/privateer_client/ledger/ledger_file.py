@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from threading import Lock
 from time import sleep
-from typing import Final
+from typing import Any, Final
 
 from privateer_client.ledger.ledger_schema import VERSION, bring_up_to_date, damaged_error
 from privateer_core.errors import InputError
@@ -80,6 +80,17 @@ class LedgerFile:
         """Return a connection for reading by a single statement, also within a transaction of the same thread."""
         return _ConnectionContext(self._connections, self._thread_state, None, "")
 
+    def fetch_row(self, query: str, parameters: tuple[Any, ...]) -> Any:
+        """Return the first row of a query, or None; a transaction reads it once until it changes the file."""
+        database: sqlite3.Connection | None = getattr(self._thread_state, "database", None)
+        if database is None:
+            with self.reading() as connection:
+                return connection.execute(query, parameters).fetchone()
+        rows, key = self._thread_state.rows, (query, parameters, database.total_changes)
+        if key not in rows:
+            rows[key] = database.execute(query, parameters).fetchone()
+        return rows[key]
+
     def empty_log(self) -> None:
         """Empty the write-ahead log, which has overwritten data, unless it is being read."""
         with self.reading() as database:
@@ -124,7 +135,7 @@ class _ConnectionContext:
         except sqlite3.Error:
             self._database.close()
             raise
-        self._thread_state.database = self._database
+        self._thread_state.database, self._thread_state.rows = self._database, {}
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: object) -> None:
         if self._is_within:

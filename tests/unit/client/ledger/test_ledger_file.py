@@ -15,6 +15,7 @@ import pytest
 from privateer_client.ledger import ledger_schema
 from privateer_client.ledger.account_protocol import Payment
 from privateer_client.ledger.ledger import Ledger
+from privateer_client.ledger.ledger_file import LedgerFile
 from privateer_client.participation import SealedReport
 from privateer_core.errors import AlreadyReported, InputError
 from tests.support.devices import ENDPOINT, pay
@@ -220,3 +221,19 @@ def test_a_ledger_of_one_person_goes_on_when_rows_get_a_person(tmp_path: Path, m
     assert ledger.count_visit("a", 3, 60.0, 6)
     person = ledger.person("x")
     assert (person.payments(), person.pending_reports(), person.experiments_with_choice()) == ([], [], [])
+
+
+def test_a_transaction_reads_a_row_again_after_a_change_alone(tmp_path: Path) -> None:
+    file, queries = LedgerFile(tmp_path / "x.db", 0), list[str]()
+    query = "SELECT key FROM servers WHERE server = ?"
+    with file.transaction() as database:
+        database.set_trace_callback(queries.append)
+        assert [file.fetch_row(query, ("a",)) for _ in range(3)] == [None] * 3
+        database.execute("INSERT INTO servers VALUES ('a', 'key', 'head')")
+        assert [file.fetch_row(query, ("a",)) for _ in range(3)] == [("key",)] * 3
+        database.execute("UPDATE servers SET key = 'other'")
+        assert file.fetch_row(query, ("a",)) == ("other",)
+    assert sum(text.startswith("SELECT") for text in queries) == 3
+    write(file.path, "UPDATE servers SET key = 'of another process'")
+    with file.transaction():
+        assert file.fetch_row(query, ("a",)) == ("of another process",)
