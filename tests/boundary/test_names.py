@@ -31,7 +31,7 @@ OTHER_MEANINGS = {
         "shuffle",
     ),  # which endpoint takes a round's reports, for the shuffler
     ("shared/privateer_core/serving/process.py", "none"),
-    ("lab/privateer_lab/render/figures.py", "none"),
+    ("lab/privateer_lab/render/words.py", "none"),
     ("lab/privateer_lab/load/command.py", "none"),
 }
 """Strings that are a trust model's name elsewhere: the wire's table, and another word."""

@@ -1,7 +1,7 @@
 """The single look of a finished test, also for rewards to minimize and for heavy tails."""
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, Self, cast
 
@@ -121,56 +121,44 @@ class TestRows:
     name: str  # name of the reward
     sign: int  # -1 if rewards are the negative of the named reward
 
-    def format_limits(self, low: float, high: float) -> str:
-        """Format bounds as bounds of the named reward."""
-        ends = sorted((self.sign * low, self.sign * high))
-        return ":".join(f"{end:z.4g}" if abs(end) < 1e4 else f"{end:z.0f}" for end in ends)
+    def describe_capping(
+        self, effects: Sequence[Effect], low: float, high: float, analyze: Callable[[float, float], tuple[Effect, ...]]
+    ) -> list[str]:
+        """Describe rows that decide effects with heavy tails, and effects of rewards that ``analyze`` clips."""
+        heavy_tailed = [effect for effect in effects if effect.group is None and effect.reason is Reason.HEAVY_TAIL]
+        is_upper = self.rewards.mean() - low <= high - self.rewards.mean()
+        for share in _UNCAPPED_SHARES if heavy_tailed else ():
+            cap = float(np.quantile(self.rewards, share if is_upper else 1 - share))
+            ends = (low, cap) if is_upper else (cap, high)
+            if ends[0] >= ends[1]:
+                return []
+            capped = {effect.arm: effect for effect in analyze(*ends) if effect.group is None}
+            if all(capped[effect.arm].low is not None for effect in heavy_tailed):
+                distances = self.rewards - ends[0] if is_upper else ends[1] - self.rewards
+                return [self._describe_cap(effect, capped[effect.arm], ends, distances) for effect in heavy_tailed]
+        return []
 
-
-def describe_capping(
-    rows: TestRows,
-    effects: tuple[Effect, ...],
-    bounds: tuple[float, float],
-    analyze: Callable[[float, float], tuple[Effect, ...]],
-) -> Iterator[str]:
-    """Yield sentences on rows that decide effects with heavy tails, and effects of rewards that ``analyze`` clips."""
-    heavy_tailed = [effect for effect in effects if effect.group is None and effect.reason is Reason.HEAVY_TAIL]
-    if not heavy_tailed:
-        return
-    low, high = bounds
-    is_upper = rows.rewards.mean() - low <= high - rows.rewards.mean()
-    for share in _UNCAPPED_SHARES:
-        cap = float(np.quantile(rows.rewards, share if is_upper else 1 - share))
-        ends = (low, cap) if is_upper else (cap, high)
-        if ends[0] >= ends[1]:
-            return
-        capped_effects = {effect.arm: effect for effect in analyze(*ends) if effect.group is None}
-        if all(capped_effects[effect.arm].low is not None for effect in heavy_tailed):
-            for effect in heavy_tailed:
-                yield _describe_cap(rows, effect, capped_effects[effect.arm], ends, is_upper=is_upper)
-            return
-
-
-def _describe_cap(rows: TestRows, effect: Effect, capped: Effect, ends: tuple[float, float], *, is_upper: bool) -> str:
-    """Describe the rows of an arm or its control that decide an effect, and the effect with clipped rewards."""
-    distances = rows.rewards - ends[0] if is_upper else ends[1] - rows.rewards
-    by_arm = {arm: np.sort(distances[rows.arms == arm])[::-1] for arm in (rows.options.index(effect.arm), 0)}
-    arm = min(by_arm, key=lambda arm_index: _count_bearers(by_arm[arm_index]))
-    sorted_rows = by_arm[arm]
-    counts = range(1, int(_FEW_SHARE * len(sorted_rows)))
-    n_few = next((n for n in counts if _count_bearers(sorted_rows[n:]) >= MIN_BEARING_REWARDS), 0)
-    share = float(sorted_rows[:n_few].sum() / sorted_rows.sum()) if n_few else 0.0
-    option, name = printable(effect.arm), printable(rows.name)
-    of_arm = f"{len(sorted_rows):,} rows of {printable(rows.options[arm])}"
-    few_rows = f"{n_few:,} of {of_arm} make {share:.0%} of its {name}"
-    cause = few_rows if n_few else f"the {of_arm} are mostly near one bound"
-    n_capped = int((distances > ends[1] - ends[0]).sum())
-    value, low, high = (0.0 if figure is None else figure for figure in (capped.value, capped.low, capped.high))
-    return (
-        f"{option} has no interval, since {effect.reason}: {cause}. With --bounds {rows.format_limits(*ends)}, which "
-        f"caps {n_capped:,} of {len(rows.rewards):,} rows, "
-        f"its effect is {value:+z.4g} ({low:+z.4g} to {high:+z.4g}): {capped.reason}."
-    )
+    def _describe_cap(self, effect: Effect, capped: Effect, ends: tuple[float, float], distances: Array) -> str:
+        """Describe the rows of an arm or its control that decide an effect, and the effect with clipped rewards."""
+        by_arm = {arm: np.sort(distances[self.arms == arm])[::-1] for arm in (self.options.index(effect.arm), 0)}
+        arm = min(by_arm, key=lambda arm_index: _count_bearers(by_arm[arm_index]))
+        sorted_rows = by_arm[arm]
+        counts = range(1, int(_FEW_SHARE * len(sorted_rows)))
+        n_few = next((n for n in counts if _count_bearers(sorted_rows[n:]) >= MIN_BEARING_REWARDS), 0)
+        of_arm = f"{len(sorted_rows):,} rows of {printable(self.options[arm])}"
+        cause = f"the {of_arm} are mostly near one bound"
+        if n_few:
+            share = float(sorted_rows[:n_few].sum() / sorted_rows.sum())
+            cause = f"{n_few:,} of {of_arm} make {share:.0%} of its {printable(self.name)}"
+        limits = sorted(self.sign * end for end in ends)
+        bounds = ":".join(f"{end:z.4g}" if abs(end) < 1e4 else f"{end:z.0f}" for end in limits)
+        n_capped = int((distances > ends[1] - ends[0]).sum())
+        value, low, high = (0.0 if figure is None else figure for figure in (capped.value, capped.low, capped.high))
+        return (
+            f"{printable(effect.arm)} has no interval, since {effect.reason}: {cause}. With --bounds {bounds}, which "
+            f"caps {n_capped:,} of {len(self.rewards):,} rows, "
+            f"its effect is {value:+z.4g} ({low:+z.4g} to {high:+z.4g}): {capped.reason}."
+        )
 
 
 def _count_bearers(distances: Array) -> float:
@@ -272,7 +260,7 @@ class OneLook:
                 return self._analyze(values, (low, high), lower)[1].answer.effects
 
             test_rows = TestRows(values.values, self.chosen, spec.options, self.name, -1 if lower else 1)
-            sentences = describe_capping(test_rows, result.answer.effects, values.ends, find_capped)
+            sentences = test_rows.describe_capping(result.answer.effects, *values.ends, find_capped)
             result = replace_next_steps(result, tuple(sentences))
         low, high = outcomes.bounds.low, outcomes.bounds.high
         if lower:

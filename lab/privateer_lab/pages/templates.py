@@ -12,7 +12,7 @@ from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined, pa
 from markupsafe import Markup, escape
 
 from privateer_core.errors import printable
-from privateer_lab.render.words import format_figure, format_list, percent
+from privateer_lab.render.words import format_confidence, format_figure, format_list, percent
 
 _PACKAGE: Final = "privateer_lab"
 _FOLDER: Final = "pages"
@@ -32,7 +32,16 @@ def _make_environment(finalize: Callable[[Any], Any] | None, package: str = _PAC
         lstrip_blocks=True,
         extensions=["jinja2.ext.do"],
     )
-    filters: tuple[Callable[..., Any], ...] = (exact, lines, moment, percent, format_figure, format_list, rows)
+    filters: tuple[Callable[..., Any], ...] = (
+        exact,
+        lines,
+        moment,
+        percent,
+        format_confidence,
+        format_figure,
+        format_list,
+        rows,
+    )
     environment.filters |= {function.__name__: function for function in filters}
     return environment
 

@@ -61,7 +61,9 @@ def write_finished(conclusion: Conclusion, answer: Answer, basis: str, effects: 
 def write_details(conclusion: Conclusion, answer: Answer, *, with_conclusion: bool = False) -> AnswerDocument:
     """Write all that a learner found, without the effects at every look; with the conclusion's tables, those first."""
     headline, *sentences = words.describe_conclusion(conclusion, answer)
-    confidence = "" if answer.confidence is None else f"intervals of {_format_confidence(answer.confidence)} confidence"
+    confidence = (
+        "" if answer.confidence is None else f"intervals of {words.format_confidence(answer.confidence)} confidence"
+    )
     if answer.effects and confidence:
         sentences.append(f"What follows has {confidence}.")
     sentences += [words.format_drift(part) for part in answer.all_of(DriftTest)]
@@ -96,11 +98,6 @@ def _write_basis(published: PublishedAnswer) -> str:
     start = f", begun {datetime.fromisoformat(published.began).astimezone(UTC):%Y-%m-%d}" if published.began else ""
     status = f"the experiment is {published.status}{start}"
     return f"It rests on {n_people:,} people{rounds}; {status}.{f' {account.sentence}' if account else ''}"
-
-
-def _format_confidence(share: float) -> str:
-    """Format a share in percent without rounding it up to 100."""
-    return f"{share:.10%}".rstrip("%").rstrip("0").rstrip(".") + "%"
 
 
 def list_conclusion_tables(conclusion: Conclusion, effects: str = "effects") -> list[TitledTable]:

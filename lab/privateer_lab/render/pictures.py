@@ -16,7 +16,7 @@ from privateer_core.answer.policy_view import FeatureShape, ShapeCurve, Shapes
 from privateer_core.errors import printable
 from privateer_lab.notebook.tabular import import_library
 from privateer_lab.render.tables import format_extreme
-from privateer_lab.render.words import format_figure, rank_effects
+from privateer_lab.render.words import format_confidence, format_figure, rank_effects
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -186,7 +186,9 @@ def draw_answer(experiment: str, answer: Answer) -> list[Picture]:
     """Draw the estimates of a result with its effects over time, and its shape functions."""
     n_effects = len(answer.effects)
     rows = [effect for effect in rank_effects(answer.effects) if effect.value is not None]
-    level = "" if answer.confidence is None else f", with {100 * answer.confidence:g} % intervals"
+    level = (
+        "" if answer.confidence is None else f", with intervals of {format_confidence(answer.confidence)} confidence"
+    )
     caption = "Blue and red: decided better and worse. Grey rings: not decided." if n_effects else ""
     if n_effects > len(rows):
         caption += f" Of {n_effects - len(rows):,} effects too little is known to draw them; the table says why."

@@ -79,48 +79,33 @@ def draw_map(shows: BinShares, arms: Sequence[str], width: int = 48, height: int
 
     A letter stands for the arm with the largest share: lower case if other arms are tried, too. A dot is a tie.
     """
-    import numpy as np
-
     arms = list(dict.fromkeys([*arms, *(name for bin_ in shows.bins for name in bin_.arms)]))
-    lower, upper = (np.array([getattr(bin_, corner) for bin_ in shows.bins]) for corner in ("lower", "upper"))
-    letters = [_arm_letter(bin_.arms, arms) for bin_ in shows.bins]
-    n_lines = height if lower.shape[1] > 1 else 1
-    lines = []
-    for y in np.linspace(1 - 0.5 / n_lines, 0.5 / n_lines, n_lines):
-        points = np.full((width, lower.shape[1]), 0.5)
-        points[:, 0] = (np.arange(width) + 0.5) / width
-        if lower.shape[1] > 1:
-            points[:, 1] = y
-        bin_indices = ((points[:, None] >= lower) & (points[:, None] < upper)).all(axis=2).argmax(axis=1)
-        lines.append("".join(letters[index] for index in bin_indices))
-    text = Text()
-    for letter in "\n".join([*lines, ""]):
-        text.append(letter, style=_letter_style(letter))
-    return text.append(_format_legend(set("".join(lines)), arms))
-
-
-def _format_legend(marks: set[str], arms: Sequence[str]) -> str:
-    """Explain the letters of a map, and only the marks that are in it."""
-    parts = [", ".join(f"{_LETTERS[k]} = {name}" for k, name in enumerate(arms))]
+    n_lines, text = height if len(shows.columns) > 1 else 1, Text()
+    letters = {id(bin_): _choose_letter(bin_.arms, arms) for bin_ in shows.bins}
+    for line in range(n_lines):
+        for column in range(width):
+            point = ((column + 0.5) / width, 1 - (line + 0.5) / n_lines)
+            inside = (
+                bin_
+                for bin_ in shows.bins
+                if all(low <= at < high for at, low, high in zip(point, bin_.lower, bin_.upper, strict=False))
+            )
+            letter = letters[id(next(inside, shows.bins[0]))]
+            colour = COLOURS[_LETTERS.index(letter.upper()) % len(COLOURS)] if letter.isalpha() else ""
+            text.append(letter, style=f"black on {colour}" if letter.isupper() else colour)
+        text.append("\n")
+    parts, marks = [", ".join(f"{_LETTERS[k]} = {name}" for k, name in enumerate(arms))], set(text.plain)
     if any(mark.islower() for mark in marks):
         parts.append("lower case: several arms are still tried")
     if _TIE_MARK in marks:
         parts.append(f"{_TIE_MARK}: several have the same share, and none is ahead")
-    return "; ".join(parts)
+    return text.append("; ".join(parts))
 
 
-def _arm_letter(shares: Mapping[str, float], arms: Sequence[str]) -> str:
+def _choose_letter(shares: Mapping[str, float], arms: Sequence[str]) -> str:
     """Choose a cell's letter: capital if one arm alone is played, lower case otherwise, a mark for a tie."""
     best_arm = leading_option(dict(shares))
     if best_arm is None:
         return _TIE_MARK
     letter = _LETTERS[arms.index(best_arm)]
     return letter if sum(share > 0 for share in shares.values()) == 1 else letter.lower()
-
-
-def _letter_style(letter: str) -> str:
-    """Choose a letter's colour, and a filled cell for capitals."""
-    if not letter.isalpha():
-        return ""
-    colour = COLOURS[_LETTERS.index(letter.upper()) % len(COLOURS)]
-    return f"black on {colour}" if letter.isupper() else colour

@@ -124,6 +124,11 @@ def whole_percent(share: float) -> str:
     return "above 99%" if text == "100%" and share < 1 else text
 
 
+def format_confidence(share: float) -> str:
+    """Format a confidence level in percent without rounding it up to 100."""
+    return f"{share:.10%}".rstrip("%").rstrip("0").rstrip(".") + "%"
+
+
 def format_list(names: Sequence[str]) -> str:
     """Format the first names of a list, with the total number if names are omitted."""
     text = ", ".join(names[:_MAX_NAMES])

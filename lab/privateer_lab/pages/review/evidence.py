@@ -53,7 +53,10 @@ def run_audit(spec: Spec, record: Record, samples: int) -> AuditEvidence:
 
 def read_audit(file: Path, spec: Spec, record: Record) -> AuditEvidence:
     """Read the evidence about an experiment from a stored audit; refuse an audit of another version."""
-    document = _read_document(file)
+    try:
+        document = read_document(file)
+    except SpecError as error:
+        raise SpecError(error.detail, field=_OPTION, remedy=_REMEDY) from None
     if not isinstance(document, dict) or document.get("format") != AUDIT_FORMAT:
         raise SpecError(f"{file} is no audit of the format {AUDIT_FORMAT}", field=_OPTION, remedy=_REMEDY)
     audit, local_version = _parse_audit(document), version("privateer-lab")
@@ -61,14 +64,6 @@ def read_audit(file: Path, spec: Spec, record: Record) -> AuditEvidence:
         detail = f"{file} has an audit of Privateer {audit.privateer}, and this is {local_version}"
         raise SpecError(detail, field=_OPTION, remedy="run privateer audit --json again")
     return _select_evidence(audit, spec, list_audit_targets(spec, record), file.name)
-
-
-def _read_document(file: Path) -> Any:
-    """Read a JSON document; refuse others in terms of the option."""
-    try:
-        return read_document(file)
-    except SpecError as error:
-        raise SpecError(error.detail, field=_OPTION, remedy=_REMEDY) from None
 
 
 def _parse_audit(document: dict[str, Any]) -> Audit:
