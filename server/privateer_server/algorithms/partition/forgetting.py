@@ -49,7 +49,7 @@ class Window:
         return is_known * self.precision[rows], is_known * self.moment[rows]
 
     def log_evidence_of_change(self, tree: BinTree, now: BinEvidence, likelihood: Likelihood) -> float:
-        """Return the log evidence that reports in the window contradict earlier ones; ``now`` forgets nothing."""
+        """Return the log evidence that reports in the window contradict earlier reports; ``now`` forgets nothing."""
         old, old_moment = self.evidence_for(tree.depths, tree.paths)
         past, past_moment = self.evidence_for(tree.past_depths, tree.past_paths)
 
@@ -69,7 +69,7 @@ class Window:
 def advance_window(
     window: Window | None, tree: BinTree, now: BinEvidence, n_own_reports: int, likelihood: Likelihood
 ) -> Window | None:
-    """Return the next window if the number of own reports has doubled since this one opened, else this one."""
+    """Return the next window if the number of own reports has doubled since this window opened, else this window."""
     if n_own_reports < (2 * window.own if window else FIRST_WINDOW_SIZE):
         return window
     closed = np.append(window.closed, window.log_evidence_of_change(tree, now, likelihood)) if window else np.zeros(0)

@@ -199,7 +199,7 @@ class Observations:
         return best
 
     def _climb(self, best: Kernel, value: float, move: int, factor_cache: Factors) -> tuple[Kernel, float]:
-        """Return the last kernel in one direction on the grids whose log density rises, and that log density."""
+        """Return the last kernel in a direction on the grids whose log density rises, and this log density."""
         while (step := _find_neighbour_kernel(best, move)) is not None:
             log_density = self.log_density(step, factor_cache)
             if log_density <= value:

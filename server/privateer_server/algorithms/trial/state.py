@@ -214,7 +214,7 @@ def build_members_epoch(policy: TrialPolicy, release: CellHits) -> Epoch:
 
 
 def _make_question_epoch(policy: TrialPolicy, release: CellHits, fact: int | None, *, everybody: bool = False) -> Epoch:
-    """Return the epoch of the reports on a question, of participants' segments or of everybody as one segment."""
+    """Return the epoch of the reports on a question, by segment or with all participants as a single segment."""
     question = [(entry.fact, entry.everybody) for entry in policy.questions].index((fact, everybody))
     shares = policy.asked_arm_shares(question)
     rows = slice(-1, None) if everybody else slice(len(shares))
