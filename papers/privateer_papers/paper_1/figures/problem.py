@@ -72,7 +72,7 @@ def _sentence_of_figure_4(rows: Rows) -> str:
 
 
 def _compare_figure_4(rows: Rows) -> list[TableLine]:
-    """List what random arms and the best single arm lose, and for whom arms are best, by the text and by the code."""
+    """List the losses of random arms and of the best single arm, and shares of best arms, by text and by code."""
     lines = []
     for label, index in (("arms at random lose a person", 1), ("the best single arm loses a person", 2)):
         code, text = (summarize_rewards(rows, centres)[index] for centres in (CODE_CENTRES, TEXT_CENTRES))
