@@ -76,6 +76,7 @@ def test_shuffle_beats_local_at_equal_epsilon():
     assert np.mean(shuffled) < np.mean(local)
 
 
+@pytest.mark.battery("dimension", "arms", "algorithm")
 @pytest.mark.parametrize("dimension", [1, 2, 3, 4, 5])
 @pytest.mark.parametrize("arms", [2, 5, 16])
 @pytest.mark.parametrize("algorithm", ["partition", "paper-1-ldpmab"])

@@ -91,7 +91,7 @@ def test_widths_cover_differences(trust, monkeypatch):
     assert stats.binom.sf(missed[1].sum() - 1, draws * len(pairs), beta) < FALSE_ALARM
 
 
-@pytest.mark.parametrize("trust", ["none", "shuffle"])
+@pytest.mark.parametrize("trust", ["none", pytest.param("shuffle", marks=pytest.mark.nightly)])
 def test_the_best_action_is_rarely_eliminated(trust, monkeypatch):
     """A union over actions and phases bounds how often it is lost; planted: next to no width."""
     monkeypatch.setattr(PhasedSpec, "comparison_failure_probability", 1e-4)
