@@ -5,6 +5,9 @@ from typing import Any
 import httpx
 
 from privateer_core.wire.problem import read_slug
+from privateer_server.api.endpoints import BatchesEndpoint
+from privateer_server.app import Server
+from privateer_server.intake.intake import Intake
 from tests.support.specs import tables
 
 TOKEN = "token-of-the-tests"
@@ -20,6 +23,13 @@ SHUFFLED = {
     "experiment.round_size": 100,
     "experiment.horizon": 1000,
 }
+
+
+def intake_of(app: Server) -> Intake:
+    """The intake of a server in this process."""
+    endpoint = app._endpoints[BatchesEndpoint.route]
+    assert isinstance(endpoint, BatchesEndpoint)
+    return endpoint._intake
 
 
 class Api:

@@ -28,7 +28,7 @@ from tests.support.asgi import serving
 from tests.support.postgres import Cluster
 from tests.support.replicas import Shared
 from tests.support.sealing import body_of, header_for, sealed_reports
-from tests.support.servers import SHUFFLED, SMALL, TOKEN, Api
+from tests.support.servers import SHUFFLED, SMALL, TOKEN, Api, intake_of
 
 # A collector of traces or an issuer that answers with no HTTP at all harms neither the server nor its log.
 
@@ -140,7 +140,7 @@ def bad_envelopes(header: Header, sealed: bytes) -> list[bytes]:
 async def test_reports_with_malformed_headers_are_refused(settings: ServerSettings) -> None:
     app = create_app(settings)
     async with serving(app) as client:
-        api, intake = Api(client), app._uploads._intake
+        api, intake = Api(client), intake_of(app)
         await api.create(SMALL)
         published = await api.publication()
         honest_reports = sealed_reports(published, 2)
@@ -161,7 +161,7 @@ async def test_batches_with_malformed_headers_are_refused(settings: ServerSettin
     folder.mkdir()
     (folder / "one.pub").write_text(public_hex(key))
     async with serving(app) as client:
-        api, intake = Api(client), app._uploads._intake
+        api, intake = Api(client), intake_of(app)
         await api.create({**SHUFFLED, "experiment.name": "shuffled"})
         await api.create(SMALL)
         published, shuffled = await api.publication(), await api.publication("shuffled")

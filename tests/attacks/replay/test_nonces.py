@@ -20,7 +20,7 @@ from tests.support.asgi import serving
 from tests.support.postgres import Cluster
 from tests.support.replicas import Shared
 from tests.support.sealing import body_of, seal, sealed_reports
-from tests.support.servers import SMALL, TOKEN, Api
+from tests.support.servers import SMALL, TOKEN, Api, intake_of
 
 # One person has a token of each of two experiments and gives both the same nonce: others' reports count all the same.
 #
@@ -63,7 +63,7 @@ class Crowd:
 
 async def send_in_one_group(app: Server, *requests: Any) -> list[httpx.Response]:
     """Send requests that the server counts in one group, because it holds its write lock while they arrive."""
-    intake = app._uploads._intake
+    intake = intake_of(app)
     async with intake._write_lock:
         tasks = [asyncio.create_task(request) for request in requests]
         async with asyncio.timeout(20):
