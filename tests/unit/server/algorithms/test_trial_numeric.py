@@ -185,18 +185,20 @@ def test_the_named_bounds_resolve_the_variation() -> None:
 
 
 def test_a_curator_names_bounds_with_less_noise() -> None:
+    """Of 12 analyses each with its own noise, 95 % name bounds: fewer than 6 do so once in a million runs."""
     rewards = 500 + 0.3 * np.random.default_rng(1).standard_normal(4_000)
     promise = {"epsilon": 4.0, "shares": {"a": 0.5, "b": 0.5}}
-    wide = analyze_effect(rewards, (0.0, 1000.0), **promise)
-    assert wide.remark.startswith("noise hides how much rewards vary: bounds of ")
-    low, high = (float(word) for word in wide.remark.split("bounds of ")[1].split(" need")[0].split(" to "))
+    effects = [analyze_effect(rewards, (0.0, 1000.0), **promise) for _ in range(12)]
+    named = [each for each in effects if each.remark.startswith("noise hides how much rewards vary: bounds of ")]
+    assert len(named) >= 6
+    low, high = (float(word) for word in named[0].remark.split("bounds of ")[1].split(" need")[0].split(" to "))
     assert 0 < low < 499
     assert 501 < high < 1000
     near = analyze_effect(rewards, (499.0, 501.0), **promise)
     assert near.remark == ""
     assert near.low is not None
-    assert wide.low is not None
-    assert near.low > wide.low
+    assert named[0].low is not None
+    assert near.low > named[0].low
 
 
 @pytest.mark.parametrize(("width", "digits"), [(1.0, 6), (0.01, 6), (3e-5, 8), (2e-9, 12)])
