@@ -114,9 +114,9 @@ def list_conclusion_tables(conclusion: Conclusion, effects: str = "effects") -> 
 
 def _cut(title: str, rows: Sequence[Row]) -> TitledTable:
     """Make a table of the first rows; its title says how many are left out."""
-    shown = rows[:MAX_ROWS]
-    omitted = "" if len(shown) == len(rows) else f"; {len(rows) - len(shown):,} more of {len(rows):,} with --json"
-    return TitledTable(title + omitted, drop_empty(shown))
+    top_rows = rows[:MAX_ROWS]
+    omitted = "" if len(top_rows) == len(rows) else f"; {len(rows) - len(top_rows):,} more of {len(rows):,} with --json"
+    return TitledTable(title + omitted, drop_empty(top_rows))
 
 
 def _make_rules_table(conclusion: Conclusion) -> TitledTable | None:
@@ -132,8 +132,8 @@ def _make_rules_table(conclusion: Conclusion) -> TitledTable | None:
     order = "; the first that applies decides" if len(rules.rules) > 1 else ""
     subject = "the rule has" if len(rules.rules) == 1 else f"these {len(rules.rules)} rules have"
     share = rules.gain_kept
-    kept = "" if share is None else f" ({subject} {share:.0%} of the gain of the whole policy)"
-    return TitledTable(title + order + kept, rule_rows(rules))
+    gain_note = "" if share is None else f" ({subject} {share:.0%} of the gain of the whole policy)"
+    return TitledTable(title + order + gain_note, rule_rows(rules))
 
 
 def rule_rows(rules: Rules) -> list[Row]:
@@ -171,7 +171,7 @@ def _format_interval(low: float | None, high: float | None) -> str | None:
 
 
 def _make_gain_table(conclusion: Conclusion) -> TitledTable | None:
-    """Make the table of what choosing by context gains, if that is known."""
+    """Say in the title whether the gain was measured, and how far it is above chance."""
     gain = conclusion.gain
     if gain is None or gain.value is None:
         return None
@@ -193,7 +193,7 @@ def _make_gain_table(conclusion: Conclusion) -> TitledTable | None:
 
 
 def _make_effects_table(conclusion: Conclusion, effects: str) -> TitledTable | None:
-    """Make the table of effects against the control, if there are any."""
+    """Title effects by the control and its mean; a long table is cut."""
     if not conclusion.effects:
         return None
     baseline = conclusion.baseline
@@ -223,7 +223,7 @@ def _effect_rows(conclusion: Conclusion) -> list[Row]:
 
 
 def _effect_row(effect: Effect, conclusion: Conclusion) -> Row:
-    """Build an effect's row, absolute and relative."""
+    """Write an absolute figure beside the relative one, where the control's mean allows that."""
     relative = conclusion.relative(effect)
     return {
         "option": effect.arm,
@@ -272,7 +272,7 @@ def _describe_level(conclusion: Conclusion, subject: str) -> str:
 
 
 def _make_estimates_table(conclusion: Conclusion) -> TitledTable | None:
-    """Make the table of mean rewards, highest first, if there are any."""
+    """Sort options by their means, highest first; a long table is cut."""
     rows = [
         {"option": mean.name, "mean reward": mean.value, "interval": f"{mean.low:z.4g} to {mean.high:z.4g}"}
         for mean in sorted(conclusion.estimates, key=lambda mean: -mean.value)

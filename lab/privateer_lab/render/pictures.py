@@ -205,7 +205,7 @@ def draw_answer(experiment: str, answer: Answer) -> list[Picture]:
 def draw_estimates(
     title: str, rows: Sequence[Interval], label: str, over_time: EffectsOverTime | None = None, caption: str = ""
 ) -> Picture:
-    """Draw the first estimates with their intervals, all decided ones among them, and effects over time below."""
+    """Cut undecided rows beyond the first, put effects over time below, and write the text for screen readers."""
     drawn = rows[: max(_MAX_ESTIMATES, sum(getattr(row, "is_decided", False) for row in rows))]
     n_left = len(rows) - len(drawn)
     omitted = f"; {n_left:,} more of {len(rows):,} are not drawn, and none of them is decided" if n_left else ""
@@ -297,7 +297,7 @@ def _draw_shape(shape: FeatureShape) -> Picture:
 
 
 def _draw_curve(axis: Any, curve: ShapeCurve, index: int, n_curves: int, n_ordered: int) -> None:
-    """Draw a line with a band through the ordered cells, and error bars for the others, options beside each other."""
+    """Join ordered cells by a line with a band; unordered ones have error bars, options beside each other."""
     colour, marker = COLOURS[index % len(COLOURS)], _MARKERS[index % len(_MARKERS)]
     values, lows, highs, label = curve.values, curve.lows, curve.highs, short_label(curve.arm)
     cells = range(n_ordered)

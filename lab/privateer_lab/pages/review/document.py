@@ -165,12 +165,12 @@ def make_review(subject: Subject, evidence: AuditEvidence | None, facts: Facts) 
     """Build the review of an experiment."""
     spec, record, claims = subject.spec, subject.record, state_claims(subject.certificates)
     rows = [row for part in (record, *record.sources) for row in (*part.rounds, part.planned) if row is not None]
-    known = {"spec": spec, "record": record, "claims": claims, "facts": facts}
-    known |= {"assumes": subject.certificates[""].assumes, "evidence": evidence, "with_tokens": subject.with_tokens}
-    known["mechanisms"] = list(dict.fromkeys(str(row.mechanism["type"]) for row in rows))
-    statements = msgspec.convert(_render("statements", known), _Statements)
+    values = {"spec": spec, "record": record, "claims": claims, "facts": facts}
+    values |= {"assumes": subject.certificates[""].assumes, "evidence": evidence, "with_tokens": subject.with_tokens}
+    values["mechanisms"] = list(dict.fromkeys(str(row.mechanism["type"]) for row in rows))
+    statements = msgspec.convert(_render("statements", values), _Statements)
     weakest = max(spec.cohort_privacy(cohort).epsilon or 0.0 for cohort in subject.certificates)
-    entry = _render("registry", known | {"parties": statements.party, "weakest": weakest, "missing": MISSING})
+    entry = _render("registry", values | {"parties": statements.party, "weakest": weakest, "missing": MISSING})
     return Review(
         format=FORMAT,
         made=datetime.now(UTC).isoformat(timespec="seconds"),
