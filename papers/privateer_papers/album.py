@@ -1,7 +1,8 @@
 """The album: all reproductions in sequence, with a page that is updated after each."""
 
 import base64
-from collections.abc import Mapping
+import tomllib
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from importlib.metadata import version
@@ -38,45 +39,14 @@ class PaperReference:
         return " ".join(filter(None, (f"{names}: {self.title}. {self.venue}, {self.link}.", self.remark)))
 
 
-PUBLICATIONS: Final = (
-    PaperReference(
-        1,
-        "Locally Private Nonparametric Contextual Multi-armed Bandits with Transfer Learning",
-        ("Yuheng Ma", "Feiyu Jiang", "Zifeng Zhao", "Hanfang Yang", "Yi Yu"),
-        "arXiv, version 2, 2025",
-        "arxiv.org/abs/2503.08098",
-    ),
-    PaperReference(
-        2,
-        "Locally Differentially Private (Contextual) Bandits Learning",
-        ("Kai Zheng", "Tianle Cai", "Weiran Huang", "Zhenguo Li", "Liwei Wang"),
-        "NeurIPS 2020",
-        "arxiv.org/abs/2006.00701",
-    ),
-    PaperReference(
-        3,
-        "Differentially Private High-dimensional Bandits",
-        ("Apurv Shukla",),
-        "arXiv, version 1, 2024",
-        "arxiv.org/abs/2402.03737",
-    ),
-    PaperReference(
-        4,
-        "Beyond ATE: Multi-Criteria Design for A/B Testing",
-        ("Jiachun Li", "Kaining Shi", "David Simchi-Levi"),
-        "arXiv, 2025",
-        "arxiv.org/abs/2509.05864",
-    ),
-    PaperReference(
-        5,
-        "Global Reward Maximization with Partial Feedback via Differentially Private Distributed Linear Bandits",
-        (),
-        "Under double-blind review; later in IEEE Transactions on Network Science and Engineering, 2024",
-        "doi.org/10.1109/TNSE.2024.3362978",
-        "The copy that was read is anonymous. The printed version, Distributed Linear Bandits with Differential "
-        "Privacy, is by Fengjiao Li, Xingyu Zhou and Bo Ji (arxiv.org/abs/2207.05827); it was not read.",
-    ),
-)
+def _read_references() -> Iterator[PaperReference]:
+    document = tomllib.loads(Path(__file__).with_name("papers.toml").read_text(encoding="utf-8"))
+    for number, row in enumerate(document["papers"], 1):
+        facts = {name: row[name] for name in ("title", "venue", "link", "remark") if name in row}
+        yield PaperReference(number, authors=tuple(row["authors"]), **facts)
+
+
+PUBLICATIONS: Final = tuple(_read_references())
 """The papers in their order."""
 
 

@@ -1,6 +1,6 @@
 """Claims of the papers, computed: privacy by the accountant, constants and sizes by the papers' formulas.
 
-Their words, and those of every numbered claim, are in ``claims.toml``.
+Their words, and those of every numbered claim, are in ``papers.toml``.
 """
 
 import math
@@ -68,7 +68,7 @@ def list_summaries(paper: int) -> tuple[str, ...]:
 
 @cache
 def _read_words() -> list[dict[str, Any]]:
-    document = tomllib.loads((Path(__file__).parent / "claims.toml").read_text(encoding="utf-8"))
+    document = tomllib.loads((Path(__file__).parent / "papers.toml").read_text(encoding="utf-8"))
     return list(document["papers"])
 
 

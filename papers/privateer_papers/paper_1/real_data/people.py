@@ -1,10 +1,11 @@
 """Public data with a target and sources, selected by the values of a column or by their frequencies."""
 
 import csv
+import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,8 +24,8 @@ from privateer_papers.reproduction import Row
 class CohortsByValue:
     """Selection of cohorts by the values of a column."""
 
-    sources: Mapping[str, tuple[str, ...]]  # values of each source, by its name
-    target: tuple[str, ...] = ()  # values of the target; none: all that no source has
+    sources: Mapping[str, Sequence[str]]  # values of each source, by its name
+    target: Sequence[str] = ()  # values of the target; none: all that no source has
 
     def select_cohorts(self, values: NDArray[np.str_]) -> tuple[Bools, dict[str, Bools]]:
         """Return masks of the target and of each source, shape (n,) each."""
@@ -123,64 +124,16 @@ def _write_cohort(path: Path, contexts: Array, labels: NDArray[np.int32], member
     return str(path), int(members.sum())
 
 
-ADULT: Final = PublicData(
-    name="Adult",
-    option="adult",
-    header=ADULT_COLUMNS,
-    complete=ADULT_COLUMNS,
-    remark="|",
-    projection=PROJECTION,
-    label="income",
-    classes={"<=50K": 0, ">50K": 1, "<=50K.": 0, ">50K.": 1},
-    cohort="native-country",
-    cohorts=CohortsByValue(
-        target=("United-States",),
-        sources={
-            "central-america": ("Mexico", "El-Salvador", "Guatemala", "Nicaragua", "Honduras"),
-            "caribbean": (
-                *("Puerto-Rico", "Cuba", "Jamaica", "Dominican-Republic", "Haiti", "Trinadad&Tobago"),
-                "Outlying-US(Guam-USVI-etc)",
-            ),
-            "south-america": ("Columbia", "Peru", "Ecuador"),
-            "canada-and-british-isles": ("Canada", "England", "Ireland", "Scotland"),
-            "europe": (
-                *("Germany", "Italy", "Poland", "Portugal", "Greece", "France", "Yugoslavia", "Hungary"),
-                "Holand-Netherlands",
-            ),
-            "east-asia": ("China", "Japan", "Taiwan", "Hong", "South"),
-            "south-and-southeast-asia": ("India", "Philippines", "Vietnam", "Iran", "Thailand", "Cambodia", "Laos"),
-        },
-    ),
-    inferred="The paper has 41,292 people of the target, 3,930 of seven sources and 46 columns. Complete rows of "
-    "people born in the United States, of all others, and columns after one-hot coding are as many. Which seven "
-    "sources the others make is in a supplement that is not at hand: the regions of birth here are ours.",
-)
-JOBS: Final = PublicData(
-    name="Jobs",
-    option="applicants",
-    projection=ProjectionSection(
-        numbers=("Employment", "YearsCode", "YearsCodePro", "PreviousSalary", "ComputerSkills"),
-        categories=("Age", "Accessibility", "EdLevel", "Gender", "MentalHealth", "MainBranch"),
-    ),
-    label="Employed",
-    classes={"0": 0, "1": 1},
-    cohort="Country",
-    cohorts=CohortsByValue(sources={"united-states": ("United States of America",)}),
-    inferred="The paper has 57,773 people of the target, 14,318 of one source and 11 columns. Eleven columns of the "
-    "file describe an applicant. That the source is the United States is ours: the supplement is not at hand.",
-)
-TAXI: Final = PublicData(
-    name="Taxi",
-    option="taxi",
-    projection=ProjectionSection(
-        numbers=("fare", "tips", "trip_total", "trip_seconds", "trip_miles"),
-        categories=("shift", "pickup_community_area", "dropoff_community_area"),
-    ),
-    label="payment_type",
-    classes={"0": 0, "1": 1} | dict.fromkeys(("-1", "2", "3", "4", "5", "6", "7", "8"), OTHER_CLASS),
-    cohort="company_id",
-    cohorts=CohortsBySize(target=621_957, source=18_945),
-    inferred="The paper has 621,957 people of the target, 18,945 of one source and 93 columns, and does not say which "
-    "taxis these are. The file, the class (a credit card or cash) and the columns are ours; target and source are the "
-    "two companies whose trips are nearest to as many.",
-)
+def _read_data(name: str, **facts: Any) -> PublicData:
+    """Read what ``public_data.toml`` says of a data set."""
+    path = Path(__file__).with_name("public_data.toml")
+    table = tomllib.loads(path.read_text(encoding="utf-8"))[name]
+    cohorts = table.pop("cohorts")
+    kind: Any = CohortsByValue if "sources" in cohorts else CohortsBySize
+    projection = ProjectionSection(**table.pop("projection", {})) if "projection" in table else PROJECTION
+    return PublicData(**{"projection": projection, **table, **facts}, cohorts=kind(**cohorts))
+
+
+ADULT: Final = _read_data("adult", header=ADULT_COLUMNS, complete=ADULT_COLUMNS, remark="|")
+JOBS: Final = _read_data("jobs")
+TAXI: Final = _read_data("taxi")
