@@ -254,7 +254,7 @@ class LoggedPeople:
         return 1 - float(((self.rows.rewards - self.model.held_out) ** 2).mean() / self.rows.rewards.var())
 
     def _say_means(self) -> str:
-        """Compare expected rewards of each option for everybody with those of everybody's best option."""
+        """Compare expected rewards of each option for everybody with those of the best one."""
         means, write = self.means.mean(axis=0), self._unit.write
         if self._has_single_best and float(np.ptp(means)) < _ROUNDING_ERROR * self.spec.reward.span:
             return f"Expected of every option: {write(means[0])}. All are equal, as far as these rows tell."
@@ -268,7 +268,7 @@ class LoggedPeople:
         )
 
     def _say_held_out_gain(self) -> str:
-        """Say what choosing gained on rows that the model had not seen, and whether it expects less; else nothing."""
+        """Return a sentence on the gain of a choice on held-out rows, and whether the model expects less."""
         if not self.has_held_out_gain:
             return ""
         (gain, standard_error), unit = self.held_out_gain, self._unit

@@ -180,6 +180,7 @@ def run_command(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[in
     return int(exit_info.value.code or 0), output.out + output.err
 
 
+DEFAULTS = dict(rest.bounded_request.__kwdefaults__)
 COMMANDS = [
     ["list"],
     ["answer", "test", "--as", "progress"],
@@ -190,7 +191,7 @@ COMMANDS = [
 
 @pytest.mark.parametrize("arguments", COMMANDS, ids=" ".join)
 def test_an_answer_without_end_is_not_read_to_its_end(capsys, monkeypatch, arguments):
-    monkeypatch.setattr(rest.bounded_request, "__kwdefaults__", {"bytes_max": 4 * MIB, "timeout_seconds": 30.0})
+    monkeypatch.setattr(rest.bounded_request, "__kwdefaults__", DEFAULTS | {"bytes_max": 4 * MIB})
     with hostile_of_command_line(bytes(MIB), times=200) as (url, n_bytes_written):
         code, text = run_command(capsys, *arguments, "--url", url)
     assert code == 3
@@ -224,7 +225,7 @@ def test_an_answer_that_drips_comes_to_an_end(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_the_doctor_reads_no_answer_beyond_its_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rest.bounded_request, "__kwdefaults__", {"bytes_max": MIB, "timeout_seconds": 30.0})
+    monkeypatch.setattr(rest.bounded_request, "__kwdefaults__", DEFAULTS | {"bytes_max": MIB})
     with hostile_of_command_line(bytes(MIB), times=200) as (url, n_bytes_written):
         assert answers.fetch_or_none(url) is None
     assert n_bytes_written[0] < 50 * MIB

@@ -95,7 +95,7 @@ CASES: list[tuple[Callable[[Path], object], str, str]] = [
     (
         lambda data: edit(data / "server" / "journal.db", "PRAGMA user_version=1"),
         "server journal",
-        "journal.db is too old: schema 1, and this Privateer reads 4",
+        f"journal.db is too old: schema 1, and this Privateer reads {JOURNAL_KIND.version}",
     ),
     (
         lambda data: edit(find(data / "shuffler", "*.db"), "PRAGMA user_version=77"),
