@@ -5,13 +5,13 @@ from typing import TYPE_CHECKING, Any
 from privateer_client.arm import Arm
 from privateer_client.client import Client
 from privateer_client.ledger.ledger import Ledger
-from privateer_client.session import Session
+from privateer_client.session import AsyncSession, Session
 from privateer_client.states import ChoiceState, ReportStatus
 from privateer_core.errors import InvalidValueWarning
 from privateer_core.privacy.terms_verification import Limits
 
 if TYPE_CHECKING:
-    from privateer_client.async_client import AsyncClient, AsyncSession
+    from privateer_client.async_client import AsyncClient
     from privateer_client.offline import OfflinePolicy
 
 __all__ = [
@@ -31,10 +31,10 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     """Import on demand what few devices need."""
-    if name in ("AsyncClient", "AsyncSession"):
-        from privateer_client import async_client
+    if name == "AsyncClient":
+        from privateer_client.async_client import AsyncClient
 
-        return getattr(async_client, name)
+        return AsyncClient
     if name == "OfflinePolicy":
         from privateer_client.offline import OfflinePolicy
 

@@ -5,14 +5,11 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from time import monotonic
-from typing import TYPE_CHECKING, Any, Final, Generic, cast
+from typing import Any, Final, Generic, cast
 
-from privateer_client.session import Reported, Session
+from privateer_client.session import AsyncSession, Reported, Session
 from privateer_client.states import ReportStatus
 from privateer_core.errors import PrivateerError, Unavailable
-
-if TYPE_CHECKING:
-    from privateer_client.async_client import AsyncSession
 
 _log: Final = logging.getLogger("privateer.client")
 _REPEAT_SECONDS: Final = 3600.0
@@ -38,7 +35,7 @@ class Arm(Generic[Reported]):
 
     name: Any
     fallback: str | None
-    session: "Session[Reported] | AsyncSession | None"
+    session: Session[Reported] | AsyncSession | None
     _report_not_requested: Callable[[], Reported]
 
     def report(self, reward: Any) -> Reported:

@@ -28,7 +28,7 @@ from privateer_client.delivery import (
     make_answer,
 )
 from privateer_client.in_time import SERVER_TIME_SHARE, SESSION_SECONDS, AwaitedResult
-from privateer_client.session import Session
+from privateer_client.session import AsyncSession, Session
 from privateer_client.states import ReportStatus
 from privateer_client.transport import classify_error, httpx_options
 from privateer_core.errors import PrivateerError
@@ -131,37 +131,6 @@ class AsyncExchange:
             if name in self.__dict__:
                 self.__dict__[name].shutdown(wait=False)
         self.connections.close()
-
-
-class AsyncSession:
-    """A `Session` of an `AsyncClient`: the same, with ``await`` for all methods that use the ledger."""
-
-    def __init__(self, session: Session[Awaitable[ReportStatus]], exchange: AsyncExchange) -> None:
-        self._session, self._exchange = session, exchange
-
-    async def choose(self, context: Mapping[str, Any] = {}, *, fresh: bool = False, sticky: bool = True) -> Any:
-        """Choose for this participant, as `Session.choose`."""
-        return await self._exchange.run_in_thread(self._session.choose, context, fresh=fresh, sticky=sticky)
-
-    async def save(self) -> None:
-        """Store the choice, as `Session.save`."""
-        await self._exchange.run_in_thread(self._session.save)
-
-    async def forget(self) -> None:
-        """Erase the choice, as `Session.forget`."""
-        await self._exchange.run_in_thread(self._session.forget)
-
-    async def report(self, reward: Any) -> ReportStatus:
-        """Report on the choice, as `Session.report`."""
-        return await self._session.report(reward)
-
-    async def report_past(self, context: Mapping[str, Any], arm: str, reward: Any) -> ReportStatus:
-        """Report on an earlier arm, as `Session.report_past`."""
-        return await self._session.report_past(context, arm, reward)
-
-    def __getattr__(self, name: str) -> Any:
-        """Return an attribute of the `Session`: ``report_requested``, ``offline``, ``features`` and the others."""
-        return getattr(self._session, name)
 
 
 class AsyncSessionsInTime:
@@ -277,7 +246,7 @@ class AsyncClient(BaseClient["httpx.AsyncBaseTransport"]):
         await self._exchange.run(self._forget_steps())
 
     def _wrap_session(self, session: Session[Awaitable[ReportStatus]]) -> AsyncSession:
-        return AsyncSession(session, self._exchange)
+        return AsyncSession(session, self._exchange.run_in_thread)
 
     async def close(self) -> None:
         """Close the connections, as `Client.close`."""

@@ -7,7 +7,7 @@ reads it at its start.
 
 from abc import abstractmethod
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Literal, NamedTuple, Self, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Literal, NamedTuple, Protocol, Self, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic.fields import FieldInfo
@@ -19,7 +19,6 @@ from privateer_server.store.records import PAUSED, STOPPED, Plan
 if TYPE_CHECKING:
     from privateer_core.spec.arms import ArmsSpec
     from privateer_core.spec.spec import Spec
-    from privateer_server.experiments.executor import ExperimentPlanner
 
 Verb: TypeAlias = Literal["pause", "resume", "extend", "stop", "retire-arm", "add-arm", "clone", "delete"]
 _MAX_SECONDS: Final = 31_536_000.0
@@ -99,6 +98,19 @@ def find_limit(field: FieldInfo, kind: Literal["ge", "le"]) -> float | None:
     return next((getattr(constraint, kind) for constraint in field.metadata if hasattr(constraint, kind)), None)
 
 
+class Planner(Protocol):
+    """A maker of plans for an experiment in its current state; each method returns None if nothing changes."""
+
+    def plan_hold(self, hold: str, round_ends_in_seconds: float | None) -> Plan | None:
+        """Plan that no participants are invited until `plan_resume`, or for good."""
+
+    def plan_resume(self) -> Plan | None:
+        """Plan that participants are invited again."""
+
+    def plan_new_spec(self, change: "SpecChange") -> Plan | None:
+        """Plan the publication of another spec."""
+
+
 class PlannedChange(Change):
     """A change of an experiment's plan, which its next publication carries out."""
 
@@ -113,7 +125,7 @@ class PlannedChange(Change):
         return ""
 
     @abstractmethod
-    def apply(self, planner: "ExperimentPlanner") -> Plan | None:
+    def apply(self, planner: Planner) -> Plan | None:
         """Return the changed plan of an experiment; None if the change has no effect."""
 
 
@@ -131,7 +143,7 @@ class Pause(PlannedChange):
     )
     seconds: Seconds = _seconds_field(None)
 
-    def apply(self, planner: "ExperimentPlanner") -> Plan | None:
+    def apply(self, planner: Planner) -> Plan | None:
         """Hold the experiment."""
         return planner.plan_hold(PAUSED, self.seconds)
 
@@ -147,7 +159,7 @@ class Resume(PlannedChange):
         learned="Everything is kept; the next round starts from what is known.",
     )
 
-    def apply(self, planner: "ExperimentPlanner") -> Plan | None:
+    def apply(self, planner: Planner) -> Plan | None:
         """Resume the experiment."""
         return planner.plan_resume()
 
@@ -169,7 +181,7 @@ class SpecChange(PlannedChange):
     def apply_to_spec(self, spec: "Spec") -> "Spec":
         """Return the changed spec; the same spec if the change has no effect."""
 
-    def apply(self, planner: "ExperimentPlanner") -> Plan | None:
+    def apply(self, planner: Planner) -> Plan | None:
         """Plan the new spec."""
         return planner.plan_new_spec(self)
 
@@ -223,7 +235,7 @@ class Stop(PlannedChange):
         0.0, "Without a number it ends at once. With one it waits so long for those who chose before."
     )
 
-    def apply(self, planner: "ExperimentPlanner") -> Plan | None:
+    def apply(self, planner: Planner) -> Plan | None:
         """Hold the experiment for good."""
         return planner.plan_hold(STOPPED, self.seconds)
 

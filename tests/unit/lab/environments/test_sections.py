@@ -246,7 +246,7 @@ class Failing(Shoppers):
         (stub("contexts", [["a", "b"]] * 16), "contexts returned something else than numbers"),
         (stub("means", np.zeros((16, 2))), r"means must be finite numbers of shape \(16, 3\), and has \(16, 2\)"),
         (stub("means", np.full((16, 3), 1.5)), "means must be from reward.low = 0 to reward.high = 1"),
-        (Failing(), r"means raised ZeroDivisionError: oh \(see line \d+ of test_own_people.py"),
+        (Failing(), r"means raised ZeroDivisionError: oh \(see line \d+ of test_sections.py"),
     ],
 )
 def test_an_error_in_a_class_of_people_is_a_single_line(people, message):
