@@ -96,7 +96,7 @@ async def test_responses_to_defects_quote_no_exception(api, monkeypatch, caplog)
 
     await api.create(SMALL)
     monkeypatch.setattr(Store, "rounds", fail)
-    monkeypatch.setattr(intake, "check_single_report", fail)
+    monkeypatch.setattr(intake.Intake, "_enqueue", fail)
     body = await api.publication()
     with caplog.at_level(logging.ERROR):
         for response in (
