@@ -1,5 +1,6 @@
 """The site: what is made from the code is up to date, every page is listed, and the tutorials' commands work."""
 
+import ast
 import os
 import re
 from importlib import import_module
@@ -66,6 +67,22 @@ def test_the_pages_name_commands_and_options_that_there_are(page: Path) -> None:
         assert path or is_group, line
         options = {word.partition("=")[0] for word in words if re.match(r"--[a-z]", word)}
         assert options <= by_path[path] | {"--help"} if path and by_path[path] else not options or path, line
+
+
+def unknown_commands(source: str) -> set[str]:
+    """Return what a module's texts call a command of ``privateer`` and is none."""
+    known = {path.split()[1] for path, _ in commands.leaves()}
+    constants = (node.value for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Constant))
+    texts = [text for text in constants if isinstance(text, str)]
+    return {word for text in texts for word in re.findall(r"\bprivateer ([a-z][a-z-]+)", text)} - known
+
+
+def test_messages_name_commands_that_there_are() -> None:
+    """Planted: ``privateer server``, which a restored backup's message named long after it was ``privateer serve``."""
+    for package in ("shared", "client", "server", "shuffler", "issuer", "lab", "papers"):
+        for module in (ROOT / package).rglob("*.py"):
+            assert not unknown_commands(module.read_text()), module
+    assert unknown_commands('print(f"restored. Start it with: {settings} privateer server")') == {"server"}
 
 
 def test_pages_that_link_to_generated_pages_say_how_to_make_these() -> None:

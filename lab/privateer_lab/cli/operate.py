@@ -115,7 +115,7 @@ def restore(
     settings = " ".join(f"{name}={shlex.quote(value)}" for name, value in variables.items())
     key = "" if identity else ", and PRIVATEER_PUBLICATION_KEY to the old identity.key, which no backup has"
     screen.print(
-        f"restored. Start it with: {settings} privateer server\n"
+        f"restored. Start it with: {settings} privateer serve server\n"
         f"If you have the old journal.db, set PRIVATEER_JOURNAL to it first{key}. "
         "Under privateer up, restore into data/server.",
         soft_wrap=True,
