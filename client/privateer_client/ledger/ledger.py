@@ -350,12 +350,14 @@ class Ledger(Account):
         if row is None:
             self._last_read = None
             return None
-        if self._last_read is None or self._last_read[:2] != (label, row[0]):
+        last_read = self._last_read  # other threads replace it
+        if last_read is None or last_read[:2] != (label, row[0]):
             try:
-                self._last_read = label, row[0], decode(self._encryption.decrypt(row[0], label), StoredChoice)
+                last_read = label, row[0], decode(self._encryption.decrypt(row[0], label), StoredChoice)
             except Malformed:
                 raise unreadable_error(experiment) from None
-        return self._last_read[2]
+            self._last_read = last_read
+        return last_read[2]
 
     @override
     def experiments_with_choice(self) -> list[str]:

@@ -12,7 +12,6 @@ import { Publications } from "./publications.js";
 /** Seconds for which everybody follows what one person has fetched. */
 const FRESH = 1;
 
-/** @typedef {import("./participation.js").Choice} Choice */
 /** @typedef {import("./publications.js").Published} Published */
 /** @typedef {import("./ledgers/people.js").PeopleLedger} PeopleLedger */
 /** @typedef {import("./delivery.js").ReportStatus} ReportStatus */
@@ -95,9 +94,8 @@ export class Person extends Client {
     const end = performance.now() / 1000 + within;
     try {
       const session = await this.inTime.session(name, within);
-      const before = session.kept;
       const arm = session.choose(context, { sticky: options.sticky });
-      const stored = await this.confirmChoice(session, before, end);
+      const stored = await this.confirmChoice(session, end);
       return { name: stored ? readArm(stored) : arm, fallback: null, session, report: (reward) => session.report(reward) };
     } catch (error) {
       return this.inTime.showDefault(name, options.default, error);
@@ -105,15 +103,14 @@ export class Person extends Client {
   }
 
   /**
-   * What the ledger keeps once a session has chosen. A choice that is kept later is erased, since nobody was shown its arm.
-   * @param {import("./session.js").Session} session @param {Choice | null} before what was kept @param {number} end in seconds
+   * What the ledger keeps once a session has chosen. A choice that is kept later stays: another request may have shown its arm.
+   * @param {import("./session.js").Session} session @param {number} end in seconds
    */
-  async confirmChoice(session, before, end) {
-    const { choice, publications: { identity } } = session;
+  async confirmChoice(session, end) {
+    const { identity } = session.publications;
     const keeping = session.save().then(async () => ({ stored: await this.ledger.choice(identity) }));
     const confirmed = await awaitUntil(keeping, end - performance.now() / 1000);
     if (confirmed) return confirmed.stored;
-    if (choice && choice !== before) keeping.then(() => this.ledger.eraseChoice(identity, choice)).catch(() => {});
     throw unavailable("the ledger did not answer in time");
   }
 

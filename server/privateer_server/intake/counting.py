@@ -45,8 +45,10 @@ class Request:
     is_simple: bool = False
 
     def is_for(self, open_round: OpenRound) -> bool:
-        """Whether the request has complete messages for a round."""
-        if self.envelope is None or self.envelope.header.digest != open_round.digest:
+        """Whether the request has complete messages for a round that still takes reports."""
+        if self.envelope is None or not open_round.is_taking_reports:
+            return False
+        if self.envelope.header.digest != open_round.digest:
             return False
         return len(self.envelope.sealed) % open_round.round.sealed_size == 0
 

@@ -86,6 +86,11 @@ class OpenRound:
         return report_header(self.round, self.digest)
 
     @property
+    def is_taking_reports(self) -> bool:
+        """Whether reports are counted: the round is open, and has participants."""
+        return self.state is RoundState.OPEN and self.round.batch_size > 0
+
+    @property
     def spec(self) -> Spec:
         """The experiment's spec while this round is open."""
         return self.schedule.spec

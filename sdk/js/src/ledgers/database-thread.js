@@ -59,4 +59,5 @@ export class DatabaseThread {
   }
 }
 
-const threadError = (/** @type {any} */ error) => Object.assign(new Error(), { code: ["its thread has ended", error?.code].filter(Boolean).join(": ") });
+/** An error that leaves open whether what was asked was done. @param {any} error */
+const threadError = (error) => Object.assign(new Error(), { code: ["its thread has ended", error?.code].filter(Boolean).join(": "), isUnknown: true });

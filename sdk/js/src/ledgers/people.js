@@ -136,9 +136,10 @@ export class PeopleLedger {
 
   /** The thread that has the database open, which is opened when it is first needed. @returns {Promise<DatabaseThread>} */
   async thread() {
-    const thread = await (this.opening ??= this.open());
+    const opening = (this.opening ??= this.open());
+    const thread = await opening;
     if (!thread.isOver) return thread;
-    this.opening = null;
+    if (this.opening === opening) this.opening = null; // otherwise another request has begun the next one
     return this.thread();
   }
 
@@ -158,7 +159,8 @@ export class PeopleLedger {
   /** @param {any} error @returns {never} */
   refuse(error) {
     if (error instanceof PrivateerError) throw error;
-    throw unwritable(`cannot use ${this.path} (${error.code ?? "it is damaged, or of another program"}): nothing was paid or sent`);
+    const state = error.isUnknown ? "flush() sends what was paid before" : "nothing was paid or sent";
+    throw unwritable(`cannot use ${this.path} (${error.code ?? "it is damaged, or of another program"}): ${state}`);
   }
 
   /** Close the database, and end its thread. */

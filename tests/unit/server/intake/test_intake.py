@@ -4,6 +4,7 @@ import asyncio
 import os
 import random
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from threading import Event
 from typing import Any
@@ -22,6 +23,7 @@ from privateer_server.intake.accumulator import Accumulator
 from privateer_server.intake.counting import Request
 from privateer_server.intake.decryption import Decryptor, RoundKeys
 from privateer_server.rounds.open_round import OpenRound, open_first_round
+from privateer_server.rounds.states import RoundState
 from privateer_server.rounds.succession import RoundPublisher
 from privateer_server.settings import ServerSettings
 from tests.support.asgi import serving
@@ -192,6 +194,17 @@ def request(sealed: bytes, header: Header, current: OpenRound, opener: Decryptor
     if upload.is_for(current):
         upload.decrypt(opener, current)
     return upload
+
+
+@pytest.mark.parametrize("state", [state for state in RoundState if state is not RoundState.OPEN])
+def test_reports_for_a_round_that_is_over_stay_sealed(round_and_key: Any, state: RoundState) -> None:
+    """They would be refused anyway, and nobody's message should be in memory once its round is over."""
+    current, _ = round_and_key
+    header, sealed = header_for(current.publication), bytes(current.round.sealed_size)
+    envelope = Envelope(header, sealed)
+    upload = Request("test", lambda into, texts: into.count_upload(envelope, texts, True), envelope)
+    assert upload.is_for(current)
+    assert not upload.is_for(replace(current, state=state))
 
 
 def result(current: OpenRound, opener: Decryptor, seen_ids: set[bytes], requests: list[Request]) -> list[Any]:
