@@ -123,7 +123,7 @@ async def test_a_deletion_is_finished_by_the_next_start(settings, tmp_path, monk
         await api.create(CENTRAL)
         await report(api, 12)
         with monkeypatch.context() as patched:
-            happened = snapshot_at(patched, *method, settings.data, copy, after=after)
+            happened = snapshot_at(patched, method[0], method[1], settings.data, copy, after=after)
             assert (await api.client.delete("/experiments/test", headers=ADMIN)).json()["changed"]
         assert happened()
     async with serving_api(copy) as api:

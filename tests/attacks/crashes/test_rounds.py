@@ -115,7 +115,7 @@ async def test_a_crash_during_creation_leaves_no_unused_key(settings, tmp_path, 
     copy = tmp_path / "copy"
     async with serving_api(settings.data) as api:
         with monkeypatch.context() as patched:
-            happened = snapshot_at(patched, *method, settings.data, copy, after=after)
+            happened = snapshot_at(patched, method[0], method[1], settings.data, copy, after=after)
             await api.create(CENTRAL)
         assert happened()
         published = await api.publication()
