@@ -11,15 +11,18 @@ import { PrivateerError } from "../errors.js";
 export class DatabaseThread {
   /** @param {string} path @param {Uint8Array | null} secret */
   constructor(path, secret) {
-    // Not all arguments of a process are those of a thread.
-    this.worker = new Worker(new URL("./database-worker.js", import.meta.url), { workerData: { path, secret }, execArgv: [] });
+    /** Node's own type is not everybody's. @type {any} */
+    this.worker = new Worker(new URL("./database-worker.js", import.meta.url), {
+      workerData: { path, secret },
+      execArgv: [], // not all arguments of a process are those of a thread
+    });
     this.isOver = false;
     this.count = 0;
     /** @type {Map<number, Request>} */
     this.requests = new Map();
     this.worker.unref(); // a process with nothing else to do ends
-    this.worker.on("message", (answer) => this.settle(answer));
-    this.worker.on("error", (error) => this.end(error));
+    this.worker.on("message", (/** @type {any} */ answer) => this.settle(answer));
+    this.worker.on("error", (/** @type {unknown} */ error) => this.end(error));
     /** @type {Promise<void>} */
     this.ended = new Promise((resolve) => this.worker.on("exit", () => resolve(this.end(null))));
   }

@@ -40,7 +40,7 @@ CREATE INDEX IF NOT EXISTS open_entries ON entries (person) WHERE is_open;
 /** @typedef {{get(...values: unknown[]): any, all(...values: unknown[]): any[], run(...values: unknown[]): unknown}} Statement */
 /** @typedef {{exec(sql: string): unknown, prepare(sql: string): Statement, close(): void}} Database */
 
-/** A keyed hash. @param {Uint8Array} secret @param {string} purpose @param {string} value */
+/** A keyed hash. @param {Uint8Array} secret @param {string} purpose @param {string} value @returns {Uint8Array} */
 export const hashKeyed = (secret, purpose, value) => createHmac("sha256", secret).update(`privateer/${purpose}/1\0${value}`).digest();
 
 /** What opens a database: Node's own, or the package better-sqlite3 where Node has none. @returns {Promise<new (path: string) => Database>} */
@@ -92,7 +92,7 @@ export class PeopleDatabase {
     const file = `${this.path}.key`;
     if (this.text(NOBODY, MARK) && !this.secret && !existsSync(file)) throw unwritable(`${file} is missing, and without it nobody is known: put it back`);
     this.secret ??= loadOrCreateKey(this.path);
-    const keyHash = hashKeyed(this.secret, "key", "").subarray(0, HASH_SIZE);
+    const keyHash = Buffer.from(hashKeyed(this.secret, "key", "").subarray(0, HASH_SIZE));
     this.transaction(() => this.text(NOBODY, MARK) ?? this.write(NOBODY, MARK, keyHash.toString("hex"), false));
     const storedHash = Buffer.from(this.text(NOBODY, MARK) ?? "", "hex");
     if (storedHash.length !== keyHash.length || !timingSafeEqual(storedHash, keyHash)) throw unwritable(`${this.path} is of another key: give it, or put ${file} back`);

@@ -102,7 +102,7 @@ export class PeopleLedger {
 
   /** The ledger of one person. @param {string} key what the application calls them */
   of(key) {
-    return new Ledger(new PersonStore(this, () => this.hash("person", key.normalize("NFC")).subarray(0, HASH_SIZE).toString("hex")));
+    return new Ledger(new PersonStore(this, () => Buffer.from(this.hash("person", key.normalize("NFC")).subarray(0, HASH_SIZE)).toString("hex")));
   }
 
   /** Ledgers of people whose choices or reports wait. @returns {Promise<Ledger[]>} */
