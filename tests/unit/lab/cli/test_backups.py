@@ -132,7 +132,7 @@ def test_an_answer_that_is_not_a_whole_backup_is_not_kept(
 @pytest.mark.parametrize(
     ("identity", "says"),
     [
-        ("/keys/my identity.key", "PRIVATEER_PUBLICATION_KEY='/keys/my identity.key' privateer server"),
+        ("/keys/my identity.key", "PRIVATEER_PUBLICATION_KEY='/keys/my identity.key' privateer serve server"),
         ("", "PRIVATEER_PUBLICATION_KEY to the old identity.key, which no backup has"),
     ],
 )
