@@ -97,7 +97,7 @@ def test_intervals_of_a_library_agree_with_the_textbook_and_miss_no_more_than_th
 
 @pytest.mark.parametrize("world", [World(1), World(2), World(1, 0.137), World(2, 0.137)])
 def test_cells_have_the_means_of_their_points(world: World) -> None:
-    """By other means: effects at random points, averaged by cell."""
+    """The reference are effects at random points, averaged by cell."""
     side, rng = 8, np.random.default_rng(3)
     points = rng.random((400_000, world.dimension))
     effect = EFFECT_AMPLITUDE * np.sin(2 * np.pi * (points + world.phase)).prod(axis=1)

@@ -100,7 +100,7 @@ SHAPE_PROMISES: dict[str, dict[str, Any]] = {
 }
 SHAPE_SEEDS, PEOPLE, TRUTH = 3, 20_000, 200_000
 LEAST = 0.88
-"""Of 20 seeds .94 to .97 hold, by people, with a deviation of about .03 a seed: below it is a chance of 3e-4."""
+"""The least share of intervals that hold: .94 to .97 on 20 seeds, deviation about .03 a seed; false alarm 3e-4."""
 
 
 def run_experiment(model: str, seed: int) -> Simulation:

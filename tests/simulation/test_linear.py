@@ -150,7 +150,7 @@ def regrets(kind, model, epsilon, **privacy):
 
 
 def first_size(epsilon):
-    """As many people as a shuffled first round has by default, so that trust alone differs."""
+    """Return the size of a shuffled first round by default, so that trust alone differs."""
     return 1000 if epsilon < 2 else 100
 
 

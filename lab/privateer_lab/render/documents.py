@@ -59,7 +59,7 @@ def write_finished(conclusion: Conclusion, answer: Answer, basis: str, effects: 
 
 
 def write_details(conclusion: Conclusion, answer: Answer, *, with_conclusion: bool = False) -> AnswerDocument:
-    """Write all that a learner found, without the effects at every look; with the conclusion's tables, those first."""
+    """Write the answer without the effects at every look; the tables of its conclusion, if wanted, come first."""
     headline, *sentences = words.describe_conclusion(conclusion, answer)
     confidence = (
         "" if answer.confidence is None else f"intervals of {words.format_confidence(answer.confidence)} confidence"

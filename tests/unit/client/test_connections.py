@@ -157,7 +157,7 @@ print(len(_public_authorities().get_ca_certs()), "httpx" in sys.modules)"""
 
 N_AT_ONCE: Final = 4
 N_PROCESSES: Final = 8
-"""Of processes that do not wait for their thread half abort or more: all succeed by chance in 1 of 250 runs."""
+"""Half of the processes that do not wait for their thread abort: all succeed by chance in 1 of 250 runs."""
 _PROGRAM: Final = """
 import sys
 from privateer_client import Client

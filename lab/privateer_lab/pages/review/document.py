@@ -90,7 +90,7 @@ class Kept(msgspec.Struct, frozen=True):
 
     @property
     def decider(self) -> str:
-        """Who decides until when it is there."""
+        """Return who decides how long the data are stored."""
         return "software" if self.decided else "people"
 
 
@@ -234,7 +234,7 @@ def render_html(review: Review) -> str:
         trust=trust_of(review.asked.model),
         contents=_CONTENTS,
         smallest_batch=min(batches, key=lambda row: row.honest, default=None),
-        said={key: value for key, value in msgspec.structs.asdict(review.facts).items() if value},
+        stated_facts={key: value for key, value in msgspec.structs.asdict(review.facts).items() if value},
     )
 
 

@@ -188,7 +188,7 @@ def test_the_interval_of_an_item_without_clicks_is_wide() -> None:
 
 
 def test_intervals_are_within_the_range_and_turn_with_the_reward() -> None:
-    """Of 20 rows of the arm 19 have a reward of 1, so that 0 is the rare reward."""
+    """The rare reward is 0: 19 of the arm's 20 rows have a reward of 1."""
     rewards = np.r_[np.ones(19), 0, np.ones(180)]
     log = {"arm": ["a"] * 20 + ["b"] * 180, "p": [0.1] * 20 + [0.9] * 180, "reward": rewards}
     evaluation, turned = lab.evaluate(log, "a"), lab.evaluate(log | {"reward": 1 - rewards}, "a")
@@ -225,7 +225,7 @@ def test_rows_of_a_person_count_once_with_few_clicks() -> None:
 
 
 def test_rewards_of_which_none_is_usual_have_student_intervals() -> None:
-    """Of 60 rows of an arm with numbers no reward is rare: exact limits would be 1.4 times as wide."""
+    """Numeric rewards are never rare: exact limits for 60 rows would be 1.4 times as wide."""
     rewards = np.random.default_rng(4).random(600)
     log = {"arm": ["a"] * 60 + ["b"] * 540, "p": [0.1] * 60 + [0.9] * 540, "reward": rewards}
     snips, half = lab.evaluate(log, "a").snips, stats.t.ppf(0.975, 59) * stats.sem(rewards[:60])
@@ -245,7 +245,7 @@ def noise_log(rows: int = 5000, columns: int = 4) -> dict[str, Any]:
 
 @pytest.mark.parametrize("item", ["0", "12", "30"])
 def test_a_model_that_explains_nothing_costs_nothing(item: str) -> None:
-    """Of a ridge regression of 20 terms for 150 rows the error would be above that of IPS."""
+    """A ridge regression of 20 terms on 150 rows would have a larger error than IPS."""
     evaluation = lab.evaluate(noise_log(), item, context=["x0", "x1", "x2", "x3"])
     assert evaluation.dr.error <= 1.05 * evaluation.ips.error
     assert "ridge" not in evaluation.model
