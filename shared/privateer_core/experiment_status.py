@@ -42,6 +42,8 @@ NEXT: Final[Mapping[tuple[Status, str], Status]] = {
     (_S.DRAINING, "retire-arm"): _S.DRAINING,
     (_S.DRAINING, "last round"): _S.FINISHED,
     (_S.FINISHED, "extend"): _S.OPEN,
+    (_S.FINISHED, "retire-arm"): _S.FINISHED,  # participants still get arms, and none may be out of reach
+    (_S.STOPPED, "retire-arm"): _S.STOPPED,
 }
 """The next status by status and event: a change by an operator, or the end of a round."""
 

@@ -56,7 +56,7 @@ async def test_listed_operations_follow_the_status(api: Api) -> None:
     await make_change(api, "pause")
     assert (await api.facts())["accepts"] == ["resume", *all_changes[1:]]
     await make_change(api, "stop")
-    assert (await api.facts())["accepts"] == ["clone", "delete"]
+    assert (await api.facts())["accepts"] == ["retire-arm", "clone", "delete"]
 
 
 async def test_an_experiment_states_that_it_never_publishes_a_result(api: Api) -> None:

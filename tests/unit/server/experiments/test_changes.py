@@ -99,8 +99,27 @@ async def test_a_stop_publishes_the_best_policy_for_good(api: Api) -> None:
     assert not (await make_change(api, "stop"))["changed"]
     for action in ("pause", "resume"):
         assert_problem(await change(api, action), 409, "conflict")
-    for action, body in (("extend", {"horizon": 5000}), ("add-arm", {"arm": "d"}), ("retire-arm", {"arm": "a"})):
+    for action, body in (("extend", {"horizon": 5000}), ("add-arm", {"arm": "d"})):
         assert_problem(await change(api, action, body), 409, "conflict")
+    await record_holds(api)
+
+
+@pytest.mark.parametrize("ended", ["stopped", "finished"])
+async def test_an_arm_that_is_still_given_can_be_retired_after_the_end(api: Api, ended: str) -> None:
+    await api.create(SMALL | {"experiment.round_size": 20, "experiment.horizon": 40})
+    await report(api, 20)
+    if ended == "stopped":
+        await make_change(api, "stop")
+    else:
+        await report(api, 20)
+    before, (arm,) = await api.facts(), await arms_played(api)
+    assert before["status"] == ended
+    answer = await make_change(api, "retire-arm", {"arm": arm})
+    assert answer | {"status": ended, "version": before["version"] + 1, "waiting": []} == answer
+    assert arm not in await arms_played(api)
+    assert not await asks(api)
+    facts = await api.facts()
+    assert (facts["accepted"], facts["batch_size"]) == (before["accepted"], 0)
     await record_holds(api)
 
 
