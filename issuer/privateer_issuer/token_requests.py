@@ -13,6 +13,7 @@ from starlette.responses import Response
 
 from privateer_core.clock import Clock
 from privateer_core.errors import PrivateerError, SpecError, TokensExhausted, Unavailable
+from privateer_core.serving.fair_queue import RequestQueue
 from privateer_core.serving.http.bodies import Body, Budget, peer_address
 from privateer_core.serving.http.problems import problem_response
 from privateer_core.serving.settings import unset_error
@@ -168,6 +169,7 @@ class TokenRequests:
     ) -> None:
         self._keys, self._shares, self._attestation = keys, shares, attestation
         self._metrics, self._budget, self._clock = metrics, budget, clock
+        self._turns = RequestQueue()
 
     async def sign(self, request: Request) -> Response:
         """Respond to a request for a token."""
@@ -192,4 +194,5 @@ class TokenRequests:
         signer.check(blinded)  # an invalid message is not counted
         if device is not None:  # a device without remaining tokens costs no signature
             await self._shares.take(TokenRequest(name, device, bytes([last_byte]) + blinded))
+            await self._turns.wait_for_turn(body.sender)  # many are counted together
         return signer.sign(blinded)

@@ -95,6 +95,12 @@ class RequestQueue:
         self._schedule_pass()
         return len(requests) == 1
 
+    async def wait_for_turn(self, sender: str) -> None:
+        """Wait for the sender's turn."""
+        turn = asyncio.Event()
+        self.put(sender, turn.set)
+        await turn.wait()
+
     def _schedule_pass(self) -> None:
         if self._waiting and not self._is_scheduled:
             self._is_scheduled = True

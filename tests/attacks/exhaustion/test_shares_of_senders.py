@@ -1,6 +1,7 @@
 """A sender that floods delays other senders by a single request; pages that cost it far more."""
 
 import asyncio
+import threading
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -8,6 +9,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Final
 
+import httpx
 import numpy as np
 import pytest
 
@@ -19,24 +21,36 @@ from privateer_core.privacy.risk import assess_risks
 from privateer_core.privacy.terms import Terms, calibrate
 from privateer_core.serving.connections import Connections, ConnectionStage
 from privateer_core.serving.fair_queue import RequestQueue
+from privateer_core.serving.http.listeners import OriginMiddleware, PublicPages
 from privateer_core.serving.http_protocol import GuardedProtocol
 from privateer_core.serving.process import _make_config
 from privateer_core.spec.categories import Categorical
 from privateer_core.spec.features import Feature
+from privateer_core.wire.attestation import HEADER, attest
+from privateer_core.wire.token import Challenge, PendingToken
+from privateer_core.wire.token_keys import Directory
+from privateer_issuer import app as issuer_service
+from privateer_issuer.store import IssuerStore
 from privateer_server.app import create_app
 from privateer_server.conclusions.rule_search import build_feature_parts
 from privateer_server.conclusions.rules import find_arm_rules, forecast_rewards
 from privateer_server.settings import ServerSettings
+from privateer_shuffler import app as shuffler_service
+from privateer_shuffler.settings import ShufflerSettings
 from tests.support.asgi import serving
 from tests.support.servers import SHUFFLED, TOKEN, Api
+from tests.support.tokens import SECRET, issuer_settings
 from tests.unit.serving.test_connections import FakeConnection
 from tests.unit.serving.test_http_protocol import State
+from tests.unit.shuffler.fake_server import FakeServer
 
 CONNECTIONS, DEPTH = 16, 2
 MAX_BEFORE: Final = 2
 """Requests of the flood that may be answered before an honest one: of the pass under way, and of the next."""
 GREEDY, HONEST = "192.0.2.9", "192.0.2.3"
-POLICY: Final = b"GET /experiments/test/policy HTTP/1.1\r\nhost: here\r\naccept: application/msgpack\r\n\r\n"
+ORIGIN: Final = "https://shop.example"
+PAGE: Final = {"origin": ORIGIN, "access-control-request-method": "POST"}
+"""Headers of a page in a browser, at another origin than the service."""
 KEPT: Final = [
     *("/healthz", "/keys", "/limits", "/openapi.json", "/experiments", "/", "/dashboard/app.mjs", "/nothing"),
     *("/log/key", "/log/head", "/log/entries", "/log/proof?experiment=test&version=1"),
@@ -47,7 +61,31 @@ MADE: Final = [
     *("/readyz", "/log/inclusion?experiment=test&version=1", "/log/consistency?first=1&second=1", "/log/entries?end=1"),
     *("/experiments/test/token-keys", "/experiments/none/token-keys", "/experiments/none", "/log/none"),
     *("/experiments/test/policy?wait=5", "/experiments/test/policy/1"),
+    *("POST /reports", "OPTIONS /reports", "OPTIONS /experiments/test/policy"),
 ]
+OF_SHUFFLER: Final = [
+    *("/healthz", "/readyz", "/keys", "/limits", "/openapi.json", "/nothing", "OPTIONS /experiments/spring/reports"),
+    *("/experiments/spring", "/experiments/none", "/experiments/spring/token-keys", "/experiments/none/token-keys"),
+    *("POST /experiments/spring/reports", "POST /experiments/none/reports"),
+]
+OF_ISSUER: Final = [
+    *("/healthz", "/readyz", "/token-keys", "/openapi.json", "/nothing", "OPTIONS /experiments/test/tokens"),
+    *("POST /experiments/test/tokens", "POST /experiments/none/tokens"),
+]
+
+
+def write_request(route: str, headers: dict[str, str] | None = None, body: bytes = b"ab") -> bytes:
+    """Return a request by its method and path, or by the path of a page."""
+    method, _, target = route.rpartition(" ")
+    body = body if method == "POST" else b""
+    fields = (
+        {"host": "here", "accept": "text/html"} | (headers or {}) | ({"content-length": str(len(body))} if body else {})
+    )
+    lines = (f"{method or 'GET'} {target} HTTP/1.1", *(f"{name}: {value}" for name, value in fields.items()))
+    return "\r\n".join((*lines, "", "")).encode() + body
+
+
+POLICY: Final = write_request("/experiments/test/policy", {"accept": "application/msgpack"})
 
 
 class Wire:
@@ -97,11 +135,14 @@ class CountingState(State):
 
 
 class Door:
-    """The public listener of a server, without sockets."""
+    """The public listener of a service, without sockets.
 
-    def __init__(self, app: Any) -> None:
+    honest: the request of an honest person.
+    """
+
+    def __init__(self, app: Any, honest: bytes = POLICY) -> None:
         self.answered: list[str] = []
-        self._table, self._state = Connections(1000), CountingState()
+        self._honest, self._table, self._state = honest, Connections(1000), CountingState()
         self._config = _make_config(app, "off", self._table)
         self._config.load()
 
@@ -115,31 +156,34 @@ class Door:
             while self.answered.count(sender) < answers:
                 await asyncio.sleep(0)
 
-    async def ask(self, route: str) -> bytes:
-        """Ask for a page, which is kept from then on if it may be, and return the request."""
-        method, _, target = route.rpartition(" ")
-        head = f"{method or 'GET'} {target} HTTP/1.1\r\nhost: here\r\naccept: text/html\r\n"
-        request = f"{head}content-length: 2\r\n\r\nab".encode() if method else f"{head}\r\n".encode()
-        answers = self.answered.count(GREEDY)
-        self.connect(GREEDY).data_received(request)
-        await self.wait_for(GREEDY, answers + 1)
-        return request
+    async def ask(self, request: bytes, sender: str = GREEDY) -> None:
+        """Send a request, and wait for its answer; a page is kept from then on if it may be."""
+        answers = self.answered.count(sender)
+        self.connect(sender).data_received(request)
+        await self.wait_for(sender, answers + 1)
 
-    async def count_tasks(self, route: str) -> int:
+    async def count_tasks(self, request: bytes) -> int:
         """The tasks that a request begins."""
         before = self._state.n_tasks
-        await self.ask(route)
+        await self.ask(request)
         return self._state.n_tasks - before
 
-    async def count_before(self, route: str) -> int:
-        """The most requests of a flood that are answered between an honest request and its answer."""
-        request, honest = await self.ask(route), self.connect(HONEST)
+    def flood(self, request: bytes) -> None:
+        """Send a request many times at once."""
         for _ in range(CONNECTIONS):
             self.connect(GREEDY).data_received(DEPTH * request)
+
+    async def count_before(self, request: bytes) -> int:
+        """The most requests of a flood that are answered between an honest request and its answer."""
+        self.answered.clear()
+        await self.ask(request)
+        await self.ask(self._honest, HONEST)
+        honest = self.connect(HONEST)
+        self.flood(request)
         max_before = 0
-        for times in range(1, 6):
+        for times in range(2, 7):
             before = len(self.answered)
-            honest.data_received(POLICY)
+            honest.data_received(self._honest)
             await self.wait_for(HONEST, times)
             max_before = max(max_before, self.answered[before:].index(HONEST))
         await self.wait_for(GREEDY, 1 + CONNECTIONS * DEPTH)  # nothing is left for the next route
@@ -147,35 +191,119 @@ class Door:
 
 
 @asynccontextmanager
-async def open_door(folder: Path) -> AsyncIterator[Door]:
-    server = create_app(ServerSettings(data=folder / "data", admin_token=TOKEN))
+async def open_server(folder: Path, *origins: str) -> AsyncIterator[Door]:
+    server = create_app(ServerSettings(data=folder / "data", admin_token=TOKEN, cors_origins=origins))
     async with serving(server) as client:
         assert (await Api(client).create(SHUFFLED)).status_code == 201
         yield Door(server.public)
 
 
-async def test_nobody_waits_for_more_than_one_request_of_another(tmp_path: Path) -> None:
-    async with open_door(tmp_path) as door:
-        for route in (*KEPT, *MADE, "POST /reports"):
-            door.answered.clear()
-            assert await door.count_before(route) <= MAX_BEFORE, route
+@asynccontextmanager
+async def open_shuffler(folder: Path, *origins: str) -> AsyncIterator[Door]:
+    server = FakeServer()
+    settings = ShufflerSettings(server_url="http://server", data=folder / "data", public_key_file=None, min_batch=2)
+    app = shuffler_service.create_app(settings, httpx.ASGITransport(server.app))
+    async with serving(app) as client:
+        server.publish()
+        assert (await client.get("/experiments/spring")).status_code == 200
+        pages = PublicPages(app, shuffler_service._is_public)
+        yield Door(OriginMiddleware(pages, origins), write_request("/experiments/spring"))
 
 
-async def test_without_turns_everybody_waits_for_the_flood(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@asynccontextmanager
+async def open_issuer(folder: Path, *origins: str) -> AsyncIterator[Door]:
+    app = issuer_service.create_app(issuer_settings(folder, attestation="hmac"))
+    async with serving(app):
+        pages = PublicPages(app, issuer_service._is_public)
+        yield Door(OriginMiddleware(pages, origins), write_request("/token-keys"))
+
+
+SERVICES: Final = {
+    "server": (open_server, [*KEPT, *MADE]),
+    "shuffler": (open_shuffler, OF_SHUFFLER),
+    "issuer": (open_issuer, OF_ISSUER),
+}
+
+
+@pytest.mark.parametrize("origins", [(), (ORIGIN,)], ids=["no pages", "pages"])
+@pytest.mark.parametrize("service", SERVICES)
+async def test_nobody_waits_for_more_than_one_request_of_another(
+    service: str, origins: tuple[str, ...], tmp_path: Path
+) -> None:
+    """Also where pages of another origin may ask: their preflights, and answers that need headers for them."""
+    open_door, routes = SERVICES[service]
+    async with open_door(tmp_path, *origins) as door:
+        for route in routes:
+            assert await door.count_before(write_request(route, PAGE if origins else {})) <= MAX_BEFORE, route
+
+
+@pytest.mark.parametrize("service", SERVICES)
+async def test_without_turns_everybody_waits_for_the_flood(
+    service: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Planted: all that has come is answered in one pass, as it came."""
     monkeypatch.setattr(
         RequestQueue, "put", lambda _, __, answer: asyncio.get_running_loop().call_soon(answer) is not None
     )
+    open_door, _ = SERVICES[service]
     async with open_door(tmp_path) as door:
-        assert await door.count_before("/healthz") >= CONNECTIONS
+        assert await door.count_before(write_request("/healthz")) >= CONNECTIONS
+
+
+async def count_signed_before(folder: Path, monkeypatch: pytest.MonkeyPatch) -> int:
+    """The signatures for a flood that come before an honest person's, of tokens that are counted together."""
+    folder.mkdir()
+    may_write, count_requests = threading.Event(), IssuerStore.count_requests
+
+    def wait_and_count(*arguments: Any) -> list[bool]:
+        may_write.wait()
+        return count_requests(*arguments)
+
+    monkeypatch.setattr(IssuerStore, "count_requests", wait_and_count)
+    app = issuer_service.create_app(issuer_settings(folder, attestation="hmac"))
+    async with serving(app) as client:
+        key = Directory.decode((await client.get("/token-keys")).content).keys("test")[0]
+
+        def write_token_request(device: str) -> bytes:
+            pending = PendingToken.draw(Challenge("issuer", "shuffler", "test"), key)
+            attestation = attest(SECRET, "test", device, int(time.time()) + 600)
+            return write_request("POST /experiments/test/tokens", {HEADER: attestation}, pending.request)
+
+        door = Door(OriginMiddleware(PublicPages(app, issuer_service._is_public), ()))
+        flood, honest = write_token_request("greedy"), write_token_request("honest")
+        for send in (lambda: door.flood(flood), lambda: door.connect(HONEST).data_received(honest)):
+            send()
+            for _ in range(20 * CONNECTIONS):  # passes of the event loop, until all wait for the disk
+                await asyncio.sleep(0)
+        assert not door.answered
+        may_write.set()
+        await door.wait_for(HONEST, 1)
+        before = door.answered.index(HONEST)
+        await door.wait_for(GREEDY, CONNECTIONS * DEPTH)
+        return before
+
+
+    """Each pass of the event loop signs one token of each sender."""
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One sender's are not all signed in one pass."""
+    assert await count_signed_before(tmp_path / "turns", monkeypatch) <= 1 + MAX_BEFORE  # one was counted before
+    monkeypatch.undo()
+    monkeypatch.setattr(RequestQueue, "wait_for_turn", _wait_for_nothing)
+    assert await count_signed_before(tmp_path / "none", monkeypatch) >= CONNECTIONS, "planted: no turns"
+
+
+async def _wait_for_nothing(*_: Any) -> None:
+    """Let everybody sign at once."""
 
 
 async def test_what_is_kept_is_answered_without_a_task(tmp_path: Path) -> None:
-    async with open_door(tmp_path) as door:
+    async with open_server(tmp_path) as door:
         for path in KEPT:
-            await door.ask(path)
-            assert await door.count_tasks(path) == 0, path
-        assert await door.count_tasks("/log/none") > 0, "planted: a page that is made"
+            request = write_request(path)
+            await door.ask(request)
+            assert await door.count_tasks(request) == 0, path
+        assert await door.count_tasks(write_request("/log/none")) > 0, "planted: a page that is made"
 
 
 async def test_a_head_is_signed_anew_after_a_publication(tmp_path: Path) -> None:
