@@ -283,10 +283,10 @@ async def count_signed_before(folder: Path, monkeypatch: pytest.MonkeyPatch) -> 
         return before
 
 
-    """Each pass of the event loop signs one token of each sender."""
+async def test_tokens_that_are_counted_together_are_signed_in_turns(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One sender's are not all signed in one pass."""
+    """Each pass of the event loop signs one token of each sender."""
     assert await count_signed_before(tmp_path / "turns", monkeypatch) <= 1 + MAX_BEFORE  # one was counted before
     monkeypatch.undo()
     monkeypatch.setattr(RequestQueue, "wait_for_turn", _wait_for_nothing)
