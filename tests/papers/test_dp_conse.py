@@ -22,7 +22,7 @@ def spec_of(model: str = "central", people: int = 20_000, bins: int = 4, **chang
         "context": {"features": {"x": {"low": 0.0, "high": 1.0}}},
         "segments": {"features": ["x"], "bins": bins},
         "privacy": {"model": model, **promise},
-        "algorithm": {"name": "paper-4-dp-conse", "exploration_decay": "welfare"},
+        "algorithm": {"name": "paper-4-dp-conse"},
         "population": {"name": "effects", "base": 0.5, "curve": {"along": "x", "height": 0.3}},
     }
     for field, value in changes.items():

@@ -4,6 +4,7 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Final, Literal, Self
 
 import numpy as np
+from pydantic import Field
 from typing_extensions import override
 
 from privateer_core.algorithms import Algorithm
@@ -21,7 +22,8 @@ from privateer_papers.published_trust import PublishedPrivacy
 from privateer_server.algorithms import NewRound, RoundsLearner
 
 MAX_ROUNDS: Final = 2000
-_PAPER_KEYS: Final = frozenset({"name", "exploration_decay", "width"})
+ALPHA_MAX: Final = 1 / 3
+_PAPER_KEYS: Final = frozenset({"name", "alpha", "width"})
 """Keys of the paper's algorithm; all other keys are the product's."""
 BOTH_ARMS = -1
 """Placeholder for the arm of a bin in which both arms are left."""
@@ -34,6 +36,8 @@ class DpConseSection(TrialSection):
     # where c_e, the private part of the width, is taken from. ``algorithm``: with a factor of 2, as in Algorithm 2;
     # ``appendix``: without, as in the proof.
     width: Literal["algorithm", "appendix"] = "algorithm"
+    # alpha, by which exploration decays: 0 to 1 / 3, or by default 1 / 3, which loses the least (Theorem 4.6)
+    alpha: float = Field(default=ALPHA_MAX, ge=0, le=ALPHA_MAX)
 
 
 class DpConseSpec(TrialSpec):
@@ -85,7 +89,7 @@ class DpConseSpec(TrialSpec):
             "experiment": {"name": "test", "arms": ["a", "b"], "horizon": 20_000, "round_size": 2_500},
             "context": {"features": {"x": {"low": 0.0, "high": 1.0}}},
             "segments": {"features": ["x"], "bins": 4},
-            "algorithm": {"name": "paper-4-dp-conse"},
+            "algorithm": {"name": "paper-4-dp-conse", "alpha": ALPHA_MAX / 2},
         }
         return {
             model: parse_section(cls, data | {"privacy": {"model": model, **promise}})
@@ -132,9 +136,9 @@ class DpConseLearner(RoundsLearner[DpConseSpec, DpConseState, TrialPolicy]):
         super().__init__(spec)
         self.half = spec.experiment.horizon // 2
         width = spec.algorithm.width
-        self.numbers = ConSE(spec.experiment.horizon, spec.alpha, spec.privacy.epsilon, width)
+        self.numbers = ConSE(spec.experiment.horizon, spec.algorithm.alpha, spec.privacy.epsilon, width)
         halvings = spec.segment_count.bit_length() - 1
-        self.wide = 2 ** round((1 - spec.alpha) * halvings)
+        self.wide = 2 ** round((1 - spec.algorithm.alpha) * halvings)
 
     @override
     def start(self, seed: int) -> DpConseState:

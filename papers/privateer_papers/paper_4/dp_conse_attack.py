@@ -37,7 +37,7 @@ def _build_spec() -> DpConseSpec:
             "context": {"features": {"x": {"low": 0.0, "high": 1.0}}},
             "segments": {"features": ["x"], "bins": _N_BINS},
             "privacy": {"model": model_for(attack_releases), "epsilon": _EPSILON, "delta": 1 / _HORIZON},
-            "algorithm": {"name": "paper-4-dp-conse", "exploration_decay": "welfare"},
+            "algorithm": {"name": "paper-4-dp-conse"},
         }
     )
 

@@ -47,7 +47,7 @@ def _contains_boolean_as_number(raw: Any, parsed: Any) -> bool:
     while pending:
         raw, parsed = pending.pop()
         pairs: list[tuple[Any, Any]] = []
-        if isinstance(raw, Mapping) and isinstance(parsed, Mapping):
+        if isinstance(parsed, dict) and isinstance(raw, Mapping):
             pairs = [(value, parsed.get(name)) for name, value in raw.items()]
         elif isinstance(raw, list | tuple) and isinstance(parsed, list | tuple):
             pairs = list(zip(raw, parsed, strict=False))
@@ -60,7 +60,7 @@ def _contains_boolean_as_number(raw: Any, parsed: Any) -> bool:
 S = TypeVar("S", bound=Section)
 _RENAMED: Final = {
     "algorithm.failure": "algorithm.failure_probability",
-    "algorithm.alpha": "algorithm.exploration_decay (trial)",
+    "algorithm.alpha": "algorithm.min_allocation (trial)",
     "algorithm.client_deviation": "algorithm.participant_standard_deviation",
     "algorithm.clients": "algorithm.participants_factor",
     "algorithm.deviation": "algorithm.standard_deviation",
@@ -101,6 +101,7 @@ _RENAMED_VALUES: Final = {
 _REMOVED_KEY_REMEDIES: Final = {
     "algorithm.beta": "remove it: it is 1 / (actions * horizon)",
     "algorithm.estimator": "remove it: points are on an ellipsoid where algorithm.lipschitz is not given",
+    "algorithm.exploration_decay": "set algorithm.min_allocation to the smallest share of an arm, or remove it",
     "algorithm.fixed_clients": "remove it, or set algorithm.participants_factor and algorithm.alpha",
     "algorithm.host": "remove it, and set algorithm.objective: moving for kl-ucb, adversarial for tsallis-inf",
     "algorithm.intervals": "remove it: intervals hold at all looks of the plan",

@@ -27,7 +27,7 @@ REFUSED: dict[str, tuple[str, ...]] = {
     "segments.proportions": ("segments.proportions={ 'group=e' = 0.5, 'group=a' = 0.5 }",),
     "segments.cuts.group": ("segments.cuts.group=[1.0]",),
     "segments.bins": ("segments.bins=4", "segments.proportions="),
-    "algorithm.exploration_decay": ("algorithm.exploration_decay=0.4",),
+    "algorithm.exploration_decay": ("algorithm.exploration_decay=0.1",),
     "algorithm.min_allocation": ("algorithm.min_allocation=0.34",),
     "algorithm.allocation_ratio": ("algorithm.allocation_ratio=[0.92, 0.04, 0.04]",),
     "algorithm.stopping_rules": ("algorithm.stopping_rules=['futility']",),
@@ -46,8 +46,8 @@ def test_impossible_specs_are_refused_with_a_remedy(field: str) -> None:
 
 
 SAID = {
-    "algorithm.exploration_decay=fast": "algorithm.exploration_decay: must be a number, or must be 'accuracy', "
-    "'balanced' or 'welfare' (",
+    "algorithm.exploration_decay=welfare": "algorithm.exploration_decay: is no longer a key (set "
+    "algorithm.min_allocation to the smallest share of an arm",
     "algorithm.minimum_detectable_effect=1": "algorithm.minimum_detectable_effect: must be below the range of "
     "rewards, 1 (",
     "algorithm.guardrails=refund": "algorithm.guardrails: must be a list (",
@@ -157,7 +157,11 @@ def test_bins_halve_numbers_in_turn() -> None:
     assert segments.tolist() == [0, 3, 7]
 
 
-def test_words_for_alpha_are_shares_of_the_largest() -> None:
-    assert spec("algorithm.exploration_decay=accuracy").min_arm_share == pytest.approx(1 / 3)
-    assert spec("algorithm.exploration_decay=welfare").alpha == pytest.approx(1 / 3)
-    assert spec("algorithm.exploration_decay=balanced").min_arm_share == pytest.approx(100_000 ** (-1 / 6) / 3)
+def test_the_default_floor_decays_by_horizon_and_numbers() -> None:
+    assert spec().min_arm_share == pytest.approx(100_000 ** (-1 / 6) / 3)
+    tables = read_tables(EXAMPLE, [], "SPEC")
+    tables["context"] = {"features": {"x": {"low": 0, "high": 1}, "y": {"low": -1, "high": 1}}}
+    tables["segments"] = {"features": ["x", "y"], "bins": 8}
+    two_numbers = parse_spec({name: table for name, table in tables.items() if name != "population"})
+    assert isinstance(two_numbers, TrialSpec)
+    assert two_numbers.min_arm_share == pytest.approx(100_000 ** (-1 / 8) / 3)

@@ -116,8 +116,6 @@ Share = Annotated[float, Field(gt=0, lt=1, allow_inf_nan=False)]
 LOOK_GROWTH: Final = 1.5  # ratio of the participants at a look to those at the previous look
 LOOKS_MAX: Final = 40
 BINS_MAX: Final = 1024
-ALPHA_FRACTIONS: Final = {"accuracy": 0.0, "balanced": 0.5, "welfare": 1.0}
-"""Fractions of the largest ``alpha`` for each word: from highest power to lowest regret."""
 
 
 class TrialSection(Section):
@@ -127,10 +125,7 @@ class TrialSection(Section):
     # ``fixed``: shares never change. ``thompson``: an arm's share is its posterior probability of being best, and at
     # least ``min_allocation``
     allocation: Literal["fixed", "thompson"] = "thompson"
-    # alpha, the decay of exploration with n participants: a share of at least n^-alpha, split among the arms, explores.
-    # 0 to 1 / (2 + numeric features of segments), or ``accuracy``, ``balanced`` or ``welfare``.
-    exploration_decay: float | Literal["accuracy", "balanced", "welfare"] = "balanced"
-    # minimum share of an arm, which overrides alpha
+    # minimum share of an arm; by default that of `default_min_share`
     min_allocation: float | None = Field(default=None, gt=0, allow_inf_nan=False)
     # planned shares of the arms, the control's first; equal if not given. Adaptive allocation starts from them.
     allocation_ratio: tuple[Share, ...] | None = None

@@ -12,7 +12,6 @@ from typing_extensions import override
 from privateer_core.algorithms.trial.coin_questions import CoinQuestion, make_coin_layout, make_coin_questions
 from privateer_core.algorithms.trial.learned_slopes import check_learnable_slopes
 from privateer_core.algorithms.trial.sections import (
-    ALPHA_FRACTIONS,
     EVERYBODY,
     Segmentation,
     SegmentsSection,
@@ -64,7 +63,6 @@ class TrialSpec(ArmsSpec):
         """Refuse segments, shares, looks, effects or slopes that are impossible together."""
         self._check_growth()
         self._check_segments()
-        self._check_alpha()
         self._check_arm_shares()
         self._check_looks()
         if (self.min_relevant_effect or 0.0) >= 1:
@@ -102,20 +100,12 @@ class TrialSpec(ArmsSpec):
         remedy = f"have at most {limit * self.segment_count // n_keys} segments, or fewer experiment.arms or guardrails"
         raise SpecError(detail, field=field, remedy=remedy)
 
-    def _check_alpha(self) -> None:
-        """Refuse a decay of exploration above its maximum, and a minimum share that leaves none to others."""
-        section, limit = self.algorithm, self.alpha_max
-        if not 0 <= self.alpha <= limit + 1e-9:
-            beyond = "beyond, effects are lost faster than regret falls"
-            detail = f"must be 0 to 1 / (2 + numbers that part people) = {limit:.4g}: {beyond}"
-            raise SpecError(detail, field="algorithm.exploration_decay", remedy="lower it; 0.1667 is usual")
-        if (section.min_allocation or 0.0) > 1 / self.arm_count:
+    def _check_arm_shares(self) -> None:
+        """Refuse shares that are not one for each arm, or below the floor, and a floor too small or large for them."""
+        shares, field = self.algorithm.allocation_ratio, "algorithm.allocation_ratio"
+        if (self.algorithm.min_allocation or 0.0) > 1 / self.arm_count:
             detail = f"must be at most 1 / arms = {1 / self.arm_count:.4g}"
             raise SpecError(detail, field="algorithm.min_allocation", remedy="lower it")
-
-    def _check_arm_shares(self) -> None:
-        """Refuse shares that are not one for each arm, or below the floor, and a floor too small for coins."""
-        shares, field = self.algorithm.allocation_ratio, "algorithm.allocation_ratio"
         if shares is not None and (len(shares) != self.arm_count or abs(sum(shares) - 1) > 1e-6):
             raise SpecError("must be one for each arm, with a sum of 1", field=field, remedy="correct them")
         if min(self.arm_shares) < self.min_arm_share - 1e-9:
@@ -123,8 +113,7 @@ class TrialSpec(ArmsSpec):
             raise SpecError(detail, field=field, remedy="raise it, or set a lower floor")
         if self.min_arm_share < self.min_floor:
             detail = f"leaves an arm a share of {self.min_arm_share:.2g}, at least {self.min_floor:.2g} is needed"
-            remedy = "lower it, or set algorithm.min_allocation"
-            raise SpecError(detail, field="algorithm.exploration_decay", remedy=remedy)
+            raise SpecError(detail, field="algorithm.min_allocation", remedy="raise it, or have fewer arms")
 
     def _check_looks(self) -> None:
         """Refuse a first look with too few participants, and looks with too many."""
@@ -179,24 +168,21 @@ class TrialSpec(ArmsSpec):
         return self.segment_count + any(question.everybody for question in self.questions)
 
     @property
-    def alpha_max(self) -> float:
-        """The maximum alpha: 1 / (2 + d), with d the number of numeric features of segments, at least 1."""
-        n_numbers = sum(isinstance(self.features[name], Scaled) for name in self.segments.features)
-        return 1 / (2 + max(1, n_numbers))
-
-    @property
-    def alpha(self) -> float:
-        """The exponent of the decay of exploration."""
-        alpha = self.algorithm.exploration_decay
-        return ALPHA_FRACTIONS[alpha] * self.alpha_max if isinstance(alpha, str) else alpha
-
-    @property
     def min_arm_share(self) -> float:
         """Minimum share of an arm in every policy."""
         section = self.algorithm
         if section.allocation == "fixed":
             return 0.5 * min(self.arm_shares)
-        return section.min_allocation or min(1.0, self.experiment.horizon**-self.alpha) / self.arm_count
+        return section.min_allocation or self.default_min_share
+
+    @property
+    def default_min_share(self) -> float:
+        """The floor between the one that finds the most, 1 / K, and the one that loses the least, T^(-1/(2 + d)) / K.
+
+        It is T^(-1/(4 + 2 d)) / K for horizon T and d numeric features of segments, at least one (Li et al.).
+        """
+        n_numbers = sum(isinstance(self.features[name], Scaled) for name in self.segments.features)
+        return float(self.experiment.horizon ** (-0.5 / (2 + max(1, n_numbers)))) / self.arm_count
 
     @property
     def arm_shares(self) -> tuple[float, ...]:
