@@ -1,0 +1,117 @@
+"""Prime fields whose roots of unity make transforms fast."""
+
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Final
+
+from privateer_core.errors import Malformed
+from privateer_core.vdaf.turboshake import turboshake128
+
+
+@dataclass(frozen=True)
+class PrimeField:
+    """Whole numbers modulo a prime, encoded in little-endian order."""
+
+    modulus: int
+    n_bytes: int  # of an encoded number
+    log_order: int  # the largest order of a root of unity is 2 to this power
+    generator: int  # a root of that order
+
+    def encode(self, vector: Sequence[int]) -> bytes:
+        """Encode numbers below the modulus."""
+        return b"".join(number.to_bytes(self.n_bytes, "little") for number in vector)
+
+    def decode(self, encoded: bytes) -> list[int]:
+        """Decode numbers; `Malformed` if one is not below the modulus, or bytes are left."""
+        if len(encoded) % self.n_bytes:
+            raise Malformed("a vector of another length")
+        if not self.is_encoded(encoded):
+            raise Malformed("a number that is not of the field")
+        return self._read(encoded)
+
+    def expand(self, message: bytes, length: int) -> list[int]:
+        """Hash a message to uniform numbers: those of the hash that are too large are left out."""
+        return self._read(self.expand_encoded(message, length))
+
+    def expand_encoded(self, message: bytes, length: int) -> bytes:
+        """Hash a message to numbers as `expand` does, and leave them encoded."""
+        n_drawn = length
+        while not self.is_encoded(stream := turboshake128(message, n_drawn * self.n_bytes)):
+            vector = [number for number in self._read(stream) if number < self.modulus]
+            if len(vector) >= length:
+                return self.encode(vector[:length])
+            n_drawn += length - len(vector)
+        return stream[: length * self.n_bytes]
+
+    def is_encoded(self, encoded: bytes) -> bool:
+        """Tell whether all encoded numbers are below the modulus."""
+        n_words = self.n_bytes // 8
+        highest = max(struct.unpack(f"<{len(encoded) // 8}Q", encoded)[n_words - 1 :: n_words], default=0)
+        if highest < self.modulus >> 64 * (n_words - 1):
+            return True
+        return max(self._read(encoded), default=0) < self.modulus
+
+    def _read(self, encoded: bytes) -> list[int]:
+        size = self.n_bytes
+        return [int.from_bytes(encoded[start : start + size], "little") for start in range(0, len(encoded), size)]
+
+    def roots(self, order: int) -> tuple[int, ...]:
+        """Return the powers of the root of unity of an order, a power of 2, beginning with 1."""
+        return _roots(self, order)
+
+    def invert(self, vector: Sequence[int]) -> list[int]:
+        """Invert nonzero numbers with one exponentiation (Montgomery's trick)."""
+        modulus, products = self.modulus, [1]
+        for number in vector:
+            products.append(products[-1] * number % modulus)
+        inverse, inverses = pow(products.pop(), -1, modulus), []
+        for number, product in zip(reversed(vector), reversed(products), strict=True):
+            inverses.append(inverse * product % modulus)
+            inverse = inverse * number % modulus
+        return inverses[::-1]
+
+    def double(self, rows: Sequence[Sequence[int]]) -> list[list[int]]:
+        """Return polynomials' values at the odd roots of twice an order, given those at the roots of that order.
+
+        Rows are points, and columns are polynomials of as many coefficients as there are rows.
+        """
+        n, modulus = len(rows), self.modulus
+        scaled = self._transform([rows[0], *reversed(rows[1:])])  # coefficients, times n
+        factor = pow(n, -1, modulus)
+        factors = [root * factor % modulus for root in self.roots(2 * n)[:n]]
+        shifted = [[number * shift % modulus for number in row] for row, shift in zip(scaled, factors, strict=True)]
+        return self._transform(shifted)
+
+    def _transform(self, rows: Sequence[Sequence[int]]) -> list[list[int]]:
+        """Evaluate polynomials at the roots of unity, given their coefficients (Cooley and Tukey)."""
+        n, modulus = len(rows), self.modulus
+        if n == 1:
+            return [list(rows[0])]
+        even, odd = self._transform(rows[::2]), self._transform(rows[1::2])
+        turned = [
+            [root * number % modulus for number in row] for root, row in zip(self.roots(n)[: n // 2], odd, strict=True)
+        ]
+        pairs = list(zip(even, turned, strict=True))
+        return [
+            *([(a + b) % modulus for a, b in zip(*pair, strict=True)] for pair in pairs),
+            *([(a - b) % modulus for a, b in zip(*pair, strict=True)] for pair in pairs),
+        ]
+
+
+@lru_cache(maxsize=64)
+def _roots(field: PrimeField, order: int) -> tuple[int, ...]:
+    root, powers = pow(field.generator, (1 << field.log_order) // order, field.modulus), [1]
+    for _ in range(order - 1):
+        powers.append(powers[-1] * root % field.modulus)
+    return tuple(powers)
+
+
+def _field(factor: int, log_order: int, n_bytes: int) -> PrimeField:
+    modulus = (factor << log_order) + 1
+    return PrimeField(modulus, n_bytes, log_order, pow(7, factor, modulus))
+
+
+FIELD_64: Final = _field(4294967295, 32, 8)
+FIELD_128: Final = _field(4611686018427387897, 66, 16)

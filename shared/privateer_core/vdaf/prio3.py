@@ -1,0 +1,198 @@
+"""Prio3 (draft-irtf-cfrg-vdaf-20, section 7): a vote in shares, of which none tells anything, that prove themselves.
+
+The leader, the first server, gets numbers, and every other server a seed of its own. Both shares of a proof are checked
+against each other, and what is left is a share of the vote, to be added to those of other people. ``context`` is what
+both servers and devices know of the round: a share for another context does not verify.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Final
+
+from privateer_core.errors import Malformed
+from privateer_core.vdaf.circuits import Circuit
+from privateer_core.vdaf.proof import is_valid, prove, query
+from privateer_core.vdaf.turboshake import SEED_BYTES, turboshake128
+
+NONCE_BYTES: Final = 16
+_VERSION: Final = 18
+"""The version of the draft's format, which its test vectors have; other versions do not verify."""
+
+
+class Usage(IntEnum):
+    """What a seed is expanded for."""
+
+    MEASUREMENT_SHARE = 1
+    PROOF_SHARE = 2
+    JOINT_RANDOMNESS = 3
+    PROVE_RANDOMNESS = 4
+    QUERY_RANDOMNESS = 5
+    JOINT_SEED = 6
+    JOINT_PART = 7
+
+
+class InvalidProof(ValueError):
+    """The proof fails, or the servers were given different shares."""
+
+
+@dataclass(frozen=True)
+class Shares:
+    """A report's public share, and an input share for each server."""
+
+    public: bytes
+    inputs: tuple[bytes, ...]
+
+
+@dataclass(frozen=True)
+class VerifierShare:
+    """What a server sends to decide about a report."""
+
+    verifiers: tuple[int, ...]
+    joint_part: bytes
+
+
+@dataclass(frozen=True)
+class Verification:
+    """What a server keeps until a report is decided."""
+
+    output: tuple[int, ...]  # its share of the vote
+    joint_seed: bytes
+
+
+@dataclass(frozen=True)
+class Prio3:
+    """A circuit's votes in shares."""
+
+    circuit: Circuit
+    algorithm: int  # the codepoint: 3 for vectors, 4 for a histogram, 5 for several cells; ours are private
+    n_shares: int = 2
+    n_proofs: int = 1
+
+    @property
+    def random_bytes(self) -> int:
+        """Bytes of randomness that a report needs."""
+        return 2 * SEED_BYTES * self.n_shares
+
+    def shard(self, context: bytes, bits: Sequence[int], nonce: bytes, randomness: bytes) -> Shares:
+        """Split the bits of a vote into shares with proofs; the randomness is a device's own, and used once."""
+        if len(nonce) != NONCE_BYTES or len(randomness) != self.random_bytes or len(bits) != self.circuit.n_bits:
+            raise ValueError("a nonce, randomness or vote of another length")
+        seeds = [randomness[start : start + SEED_BYTES] for start in range(0, len(randomness), SEED_BYTES)]
+        *helper_seeds, leader_blind, prove_seed = seeds
+        shares, blinds = helper_seeds[::2], helper_seeds[1::2]
+        field, circuit = self.circuit.field, self.circuit
+        vote, parts = list(bits), []
+        for party, (seed, blind) in enumerate(zip(shares, blinds, strict=True), start=1):
+            encoded = self._expand_share(context, party, seed)
+            vote = [(bit - mask) % field.modulus for bit, mask in zip(vote, field.decode(encoded), strict=True)]
+            parts.append(self.joint_part(context, party, blind, nonce, encoded))
+        parts.insert(0, self.joint_part(context, 0, leader_blind, nonce, field.encode(vote)))
+        joint = self.joint_numbers(context, self.joint_seed(context, parts))
+        wires = self._expand(Usage.PROVE_RANDOMNESS, context, prove_seed, b"", circuit.n_wires * self.n_proofs)
+        proofs: list[int] = []
+        for wire_seeds, numbers in zip(self._split(wires), self._split(joint), strict=True):
+            proofs += prove(circuit, bits, wire_seeds, numbers)
+        for party, seed in enumerate(shares, start=1):
+            share = self._expand_proofs(context, party, seed)
+            proofs = [(number - mask) % field.modulus for number, mask in zip(proofs, share, strict=True)]
+        leader = field.encode(vote) + field.encode(proofs) + leader_blind
+        helpers = (seed + blind for seed, blind in zip(shares, blinds, strict=True))
+        return Shares(b"".join(parts), (leader, *helpers))
+
+    def verify(
+        self, key: bytes, context: bytes, party: int, nonce: bytes, public: bytes, share: bytes
+    ) -> tuple[Verification, VerifierShare]:
+        """Check one's own shares, as far as a server alone can; `Malformed` if they are not shares.
+
+        The key is of all servers and of no device. **Once a nonce**: two verifications of a report, under two keys or
+        nonces, tell the vote.
+        """
+        encoded, proofs, blind = self.read_share(context, party, share)
+        vote = self.circuit.field.decode(encoded)
+        part = self.joint_part(context, party, blind, nonce, encoded)
+        seed = self.joint_seed(context, self.replace_part(public, party, part))
+        joint = self.joint_numbers(context, seed)
+        verifiers: list[int] = []
+        queries = self._split(self.query_numbers(key, context, nonce))
+        for proof, numbers, joint_numbers in zip(self._split(proofs), queries, self._split(joint), strict=True):
+            verifiers += query(self.circuit, vote, proof, numbers, joint_numbers, self.n_shares)
+        return Verification(tuple(self.circuit.aggregate(vote)), seed), VerifierShare(tuple(verifiers), part)
+
+    def decide(self, context: bytes, shares: Sequence[VerifierShare]) -> bytes:
+        """Return the message that all servers compare, if the shares of a verifier are a vote's; `InvalidProof`."""
+        modulus = self.circuit.field.modulus
+        verifiers = [sum(numbers) % modulus for numbers in zip(*(share.verifiers for share in shares), strict=True)]
+        if not all(is_valid(self.circuit, verifier) for verifier in self._split(verifiers)):
+            raise InvalidProof("the proof does not hold")
+        return self.joint_seed(context, [share.joint_part for share in shares])
+
+    def finish(self, verification: Verification, message: bytes) -> tuple[int, ...]:
+        """Return the server's share of the vote; `InvalidProof` if the servers were given different parts."""
+        if message != verification.joint_seed:
+            raise InvalidProof("the servers were given different parts")
+        return verification.output
+
+    def read_share(self, context: bytes, party: int, share: bytes) -> tuple[bytes, list[int], bytes]:
+        """Read a server's share: of the vote, encoded, of the proofs, and its blind; `Malformed` if it is none."""
+        field, circuit = self.circuit.field, self.circuit
+        body, blind = share[:-SEED_BYTES], share[-SEED_BYTES:]
+        if party > 0:
+            if len(share) != 2 * SEED_BYTES:
+                raise Malformed("a share of another length")
+            return self._expand_share(context, party, body), self._expand_proofs(context, party, body), blind
+        if len(body) != (circuit.n_bits + circuit.proof_length * self.n_proofs) * field.n_bytes:
+            raise Malformed("a share of another length")
+        vote, proofs = body[: circuit.n_bits * field.n_bytes], body[circuit.n_bits * field.n_bytes :]
+        if not field.is_encoded(vote):
+            raise Malformed("a number that is not of the field")
+        return vote, field.decode(proofs), blind
+
+    def replace_part(self, public: bytes, party: int, part: bytes) -> list[bytes]:
+        """Return the parts of joint randomness that a device published, with a server's own instead of its."""
+        if len(public) != SEED_BYTES * self.n_shares:
+            raise Malformed("a public share of another length")
+        parts = [public[start : start + SEED_BYTES] for start in range(0, len(public), SEED_BYTES)]
+        parts[party] = part
+        return parts
+
+    def joint_part(self, context: bytes, party: int, blind: bytes, nonce: bytes, vote: bytes) -> bytes:
+        """Derive a server's part of the joint randomness from its share of the vote, encoded."""
+        message = self._message(Usage.JOINT_PART, context, blind, bytes([party]) + nonce + vote)
+        return turboshake128(message, SEED_BYTES)
+
+    def joint_seed(self, context: bytes, parts: Sequence[bytes]) -> bytes:
+        """Derive the seed of the joint randomness from all parts."""
+        return turboshake128(self._message(Usage.JOINT_SEED, context, bytes(SEED_BYTES), b"".join(parts)), SEED_BYTES)
+
+    def query_numbers(self, key: bytes, context: bytes, nonce: bytes) -> list[int]:
+        """Derive what servers ask of a report: factors of the circuit's outputs, and a point, for each proof."""
+        length = (self.circuit.n_factors + 1) * self.n_proofs
+        return self._expand(Usage.QUERY_RANDOMNESS, context, key, nonce, length)
+
+    def joint_numbers(self, context: bytes, seed: bytes) -> list[int]:
+        """Derive the joint randomness, a number for each call of each proof."""
+        return self._expand(Usage.JOINT_RANDOMNESS, context, seed, b"", self.circuit.n_bit_calls * self.n_proofs)
+
+    def _expand_share(self, context: bytes, party: int, seed: bytes) -> bytes:
+        message = self._message(Usage.MEASUREMENT_SHARE, context, seed, bytes([party]))
+        return self.circuit.field.expand_encoded(message, self.circuit.n_bits)
+
+    def _expand_proofs(self, context: bytes, party: int, seed: bytes) -> list[int]:
+        length = self.circuit.proof_length * self.n_proofs
+        return self._expand(Usage.PROOF_SHARE, context, seed, bytes([party]), length)
+
+    def _expand(self, usage: Usage, context: bytes, seed: bytes, binder: bytes, length: int) -> list[int]:
+        message = self._message(usage, context, seed, bytes([self.n_proofs]) + binder)
+        return self.circuit.field.expand(message, length)
+
+    def _message(self, usage: Usage, context: bytes, seed: bytes, binder: bytes) -> bytes:
+        """Return what is hashed: a tag of the version, algorithm, usage and context, the seed and a binder."""
+        version = bytes([_VERSION, 0])
+        tag = version + self.algorithm.to_bytes(4, "big") + usage.to_bytes(2, "big") + context
+        return len(tag).to_bytes(2, "little") + tag + bytes([len(seed)]) + seed + binder
+
+    def _split(self, numbers: Sequence[int]) -> list[Sequence[int]]:
+        """Split numbers into those of each proof."""
+        length = len(numbers) // self.n_proofs
+        return [numbers[start : start + length] for start in range(0, length * self.n_proofs, length)]

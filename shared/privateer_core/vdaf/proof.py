@@ -1,0 +1,134 @@
+"""The proof that a circuit's bits are a vote, made by a device and checked on shares (BBCGGI19, theorem 4.3).
+
+A wire is a polynomial of which the gadget's inputs in each call are the values at roots of unity; the proof is the
+gadget of these polynomials. It is right at a random point only if it is right at all of them, but for a chance of some
+hundreds in 2^128.
+"""
+
+from collections.abc import Sequence
+from operator import mul
+
+from privateer_core.vdaf.circuits import Circuit
+
+
+def prove(
+    circuit: Circuit, bits: Sequence[int], wire_seeds: Sequence[int], joint_randomness: Sequence[int]
+) -> list[int]:
+    """Prove that bits are a vote: ``wire_seeds`` hide the wires at the point that a verifier sees."""
+    modulus, half = circuit.field.modulus, circuit.chunk_length
+    even_rows, odd_rows = [list(wire_seeds[::2])], [list(wire_seeds[1::2])]
+    for call, chunk in enumerate(_chunks(circuit, bits)):
+        power, factor = 1, joint_randomness[call]
+        powers = [power := power * factor % modulus for _ in range(half)]
+        even_rows.append([number if bit else 0 for number, bit in zip(powers, chunk, strict=True)])
+        odd_rows.append([bit - 1 for bit in chunk])
+    for chunk in _square_chunks(circuit, bits, 1):
+        even_rows.append(list(chunk))
+        odd_rows.append(list(chunk))
+    empty = [[0] * half] * (circuit.n_points - len(even_rows))
+    even_rows += empty
+    odd_rows += empty
+    at_roots = [sum(map(mul, *rows)) % modulus for rows in zip(even_rows, odd_rows, strict=True)]
+    wires = circuit.field.double([[*even, *odd] for even, odd in zip(even_rows, odd_rows, strict=True)])
+    between = [sum(map(mul, row[:half], row[half:])) % modulus for row in wires]
+    values = [value for pair in zip(at_roots, between, strict=True) for value in pair]
+    return [*wire_seeds, *values[:-1]]
+
+
+def query(
+    circuit: Circuit,
+    bits: Sequence[int],
+    proof: Sequence[int],
+    query_randomness: Sequence[int],
+    joint_randomness: Sequence[int],
+    n_shares: int,
+) -> list[int]:
+    """Return a verifier, or a share of it: the circuit's output, and the wires and the gadget at a random point.
+
+    Given shares of bits and proof it is a share, since all of it is linear in them.
+    """
+    modulus = circuit.field.modulus
+    (*factors, point), share = query_randomness, pow(n_shares, -1, modulus)
+    seeds, values = proof[: circuit.n_wires], complete(circuit, proof[circuit.n_wires :])
+    wire_basis, gadget_basis = lagrange_bases(circuit, point)
+    wires = [seed * wire_basis[0] for seed in seeds]
+    for call, chunk in enumerate(_chunks(circuit, bits)):
+        basis = wire_basis[call + 1]
+        power, factor = basis, joint_randomness[call]
+        for place, bit in enumerate(chunk):
+            power = power * factor % modulus
+            wires[2 * place] += power * bit
+            wires[2 * place + 1] += basis * (bit - share)
+    for call, chunk in enumerate(_square_chunks(circuit, bits, share), start=circuit.n_bit_calls):
+        basis = wire_basis[call + 1]
+        for place, number in enumerate(chunk):
+            wires[2 * place] += basis * number
+            wires[2 * place + 1] += basis * number
+    sums = (sum(map(mul, check.coefficients, bits)) for check in circuit.checks)
+    output = join_outputs(circuit, values, list(sums), factors, share)
+    gadget = sum(map(mul, gadget_basis, values))
+    return [number % modulus for number in (output, *wires, gadget)]
+
+
+def is_valid(circuit: Circuit, verifier: Sequence[int]) -> bool:
+    """Tell whether a verifier, the sum of all its shares, is that of a vote."""
+    output, *wires, gadget = verifier
+    return output == 0 and (sum(map(mul, wires[::2], wires[1::2])) - gadget) % circuit.field.modulus == 0
+
+
+def join_outputs(
+    circuit: Circuit, values: Sequence[int], sums: Sequence[int], factors: Sequence[int], share: int
+) -> int:
+    """Return what the circuit leaves, 0 for a vote: given the gadget's values, and the sums of the linear checks."""
+    calls = values[2 : 2 * circuit.n_calls + 1 : 2]
+    range_check = sum(calls[: circuit.n_bit_calls])
+    if not circuit.checks:
+        return range_check % circuit.field.modulus
+    pairs = zip(sums, circuit.checks, strict=True)
+    outputs = [range_check, *(total - check.constant * share for total, check in pairs)]
+    outputs[-1] += sum(calls[circuit.n_bit_calls :])
+    output: int = sum(map(mul, factors, outputs)) % circuit.field.modulus
+    return output
+
+
+def complete(circuit: Circuit, values: Sequence[int]) -> list[int]:
+    """Append the value at the last root, which the other values imply: the polynomial has one coefficient less."""
+    field = circuit.field
+    roots = field.roots(2 * circuit.n_points)
+    return [*values, -sum(map(mul, values, roots)) * roots[1] % field.modulus]
+
+
+def lagrange_bases(circuit: Circuit, point: int) -> tuple[list[int], list[int]]:
+    """Return what the values at the roots of a wire, and of the gadget, count at a point.
+
+    Raises ``ValueError`` if the point is a root itself: there a verifier would show what the gadget said.
+    """
+    modulus, n_points = circuit.field.modulus, circuit.n_points
+    roots = circuit.field.roots(2 * n_points)
+    power = pow(point, n_points, modulus)
+    if power == 1 or power == modulus - 1:
+        raise ValueError("the point is a root of unity")
+    inverses = circuit.field.invert([(point - root) % modulus for root in roots])
+    terms = [root * inverse % modulus for root, inverse in zip(roots, inverses, strict=True)]
+    scale = pow(n_points, -1, modulus)
+    wire_factor = (power - 1) * scale % modulus
+    gadget_factor = (power * power - 1) * scale * pow(2, -1, modulus) % modulus
+    return [wire_factor * term % modulus for term in terms[::2]], [gadget_factor * term % modulus for term in terms]
+
+
+def _chunks(circuit: Circuit, bits: Sequence[int]) -> list[Sequence[int]]:
+    """Return the bits of each call, the last ones filled with zeros."""
+    return _split(bits, circuit.chunk_length)
+
+
+def _square_chunks(circuit: Circuit, bits: Sequence[int], share: int) -> list[Sequence[int]]:
+    """Return what is squared in each call: outputs less the centre, or shares of it."""
+    if circuit.centre is None:
+        return []
+    shift = circuit.centre * share
+    return _split([output - shift for output in circuit.aggregate(bits)], circuit.chunk_length)
+
+
+def _split(numbers: Sequence[int], length: int) -> list[Sequence[int]]:
+    padded = [*numbers, *[0] * (-len(numbers) % length)]
+    return [padded[start : start + length] for start in range(0, len(padded), length)]
