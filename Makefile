@@ -127,13 +127,14 @@ sdk: $(STAMP)
 	node --test tests/dashboard/
 	$(BIN)/python -m pytest -q -n 2 --dist worksteal -m node $(call marked,node)
 
-# Others read what we write: two generated clients call a server, libraries of HPKE and canonical JSON agree. Needs Node.
+# Others read what we write: two generated clients call a server, libraries of HPKE and canonical JSON agree, and web
+# frameworks serve the recipes. Needs Node.
 interop: $(STAMP) $(VENV)-interop/.installed
 	cd requirements/interop && npm ci --ignore-scripts --no-fund --no-audit --silent
 	$(BIN)/python -m pytest -q -m interop tests/interop
 
-$(VENV)-interop/.installed: requirements/interop.txt
-	$(PYTHON) -m venv $(VENV)-interop
+$(VENV)-interop/.installed: requirements/interop.txt | $(STAMP)
+	$(BIN)/python -m venv $(VENV)-interop
 	$(VENV)-interop/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/interop.txt
 	@touch $@
 

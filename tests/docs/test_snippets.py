@@ -226,7 +226,7 @@ def test_the_first_snippet_reports_once(server: Server) -> None:
 
 
 async def test_the_recipe_for_fastapi_serves_many(server: Server) -> None:
-    _, recipe, _ = snippets()
+    _, recipe, *_ = snippets()
     exec(recipe, space := {})
     app = space["app"]
     transport = httpx.ASGITransport(app)

@@ -2,29 +2,18 @@
 
 import json
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import httpx
 import pytest
 
-from privateer_lab.services.processes import Services, free_port, run_services
+from privateer_lab.services.processes import Services
 from tests.documents.openapi import service_documents
 from tests.interop.programs import NODE_FOLDER, PYTHON, run
-from tests.support.specs import SHUFFLE, tables
 
 pytestmark = pytest.mark.interop
 HERE = Path(__file__).parent
 TOOLS = NODE_FOLDER / "node_modules" / ".bin"
-
-
-@pytest.fixture(scope="module")
-def services(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Services]:
-    with run_services(tmp_path_factory.mktemp("services"), free_port(), free_port(), quiet=True) as at:
-        spec = tables(SHUFFLE | {"experiment.name": "peaks", "privacy.min_batch": 1000})
-        headers = {"Authorization": f"Bearer {at.token}"}
-        httpx.post(f"{at.admin}/experiments", json=spec, headers=headers).raise_for_status()
-        yield at
 
 
 @pytest.fixture(scope="module")
