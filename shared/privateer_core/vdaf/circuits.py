@@ -7,6 +7,7 @@ vote must hold is linear, so that servers check it on their shares without a fur
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from operator import mul
 
 from privateer_core.vdaf.field import FIELD_128, PrimeField
 
@@ -76,16 +77,20 @@ class Circuit:
         width, modulus = len(self.output_weights), self.field.modulus
         if width == 1:
             return list(bits[: self.n_outputs])
-        return [
-            sum(weight * bit for weight, bit in zip(self.output_weights, bits[start : start + width], strict=True))
-            % modulus
-            for start in range(0, width * self.n_outputs, width)
-        ]
+        starts = range(0, width * self.n_outputs, width)
+        return [sum(map(mul, self.output_weights, bits[start : start + width])) % modulus for start in starts]
+
+    def subtract_centre(self, bits: Sequence[int], share: int) -> list[int]:
+        """Return the outputs of bits less the centre of a ball, or shares of them: what is squared."""
+        if self.centre is None:
+            return []
+        shift = self.centre * share
+        return [output - shift for output in self.aggregate(bits)]
 
 
 def with_short_proof(circuit: Circuit) -> Circuit:
-    """Return the circuit with the chunk length of which its proof is shortest."""
-    lengths = range(1, circuit.n_bits + 1)
+    """Return the circuit with the chunk length of which its proof is shortest, the larger of two as good ones."""
+    lengths = range(circuit.n_bits, 0, -1)
     return min((replace(circuit, chunk_length=length) for length in lengths), key=lambda variant: variant.proof_length)
 
 

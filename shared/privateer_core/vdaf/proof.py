@@ -17,12 +17,12 @@ def prove(
     """Prove that bits are a vote: ``wire_seeds`` hide the wires at the point that a verifier sees."""
     modulus, half = circuit.field.modulus, circuit.chunk_length
     even_rows, odd_rows = [list(wire_seeds[::2])], [list(wire_seeds[1::2])]
-    for call, chunk in enumerate(_chunks(circuit, bits)):
+    for call, chunk in enumerate(_split(bits, half)):
         power, factor = 1, joint_randomness[call]
         powers = [power := power * factor % modulus for _ in range(half)]
         even_rows.append([number if bit else 0 for number, bit in zip(powers, chunk, strict=True)])
         odd_rows.append([bit - 1 for bit in chunk])
-    for chunk in _square_chunks(circuit, bits, 1):
+    for chunk in _split(circuit.subtract_centre(bits, 1), half):
         even_rows.append(list(chunk))
         odd_rows.append(list(chunk))
     empty = [[0] * half] * (circuit.n_points - len(even_rows))
@@ -47,25 +47,21 @@ def query(
 
     Given shares of bits and proof it is a share, since all of it is linear in them.
     """
-    modulus = circuit.field.modulus
+    modulus, length = circuit.field.modulus, circuit.chunk_length
     (*factors, point), share = query_randomness, pow(n_shares, -1, modulus)
     seeds, values = proof[: circuit.n_wires], complete(circuit, proof[circuit.n_wires :])
     wire_basis, gadget_basis = lagrange_bases(circuit, point)
-    wires = [seed * wire_basis[0] for seed in seeds]
-    for call, chunk in enumerate(_chunks(circuit, bits)):
-        basis = wire_basis[call + 1]
-        power, factor = basis, joint_randomness[call]
-        for place, bit in enumerate(chunk):
-            power = power * factor % modulus
-            wires[2 * place] += power * bit
-            wires[2 * place + 1] += basis * (bit - share)
-    for call, chunk in enumerate(_square_chunks(circuit, bits, share), start=circuit.n_bit_calls):
-        basis = wire_basis[call + 1]
-        for place, number in enumerate(chunk):
-            wires[2 * place] += basis * number
-            wires[2 * place + 1] += basis * number
-    sums = (sum(map(mul, check.coefficients, bits)) for check in circuit.checks)
-    output = join_outputs(circuit, values, list(sums), factors, share)
+    bit_basis = wire_basis[1 : circuit.n_bit_calls + 1]
+    square_basis = wire_basis[circuit.n_bit_calls + 1 :]
+    squared, shift = circuit.subtract_centre(bits, share), share * sum(bit_basis)
+    powers, wires = bit_basis, []
+    for place in range(length):  # the bits, and the numbers to square, that all calls have at one place
+        powers = [power * number % modulus for power, number in zip(powers, joint_randomness, strict=True)]
+        column, squares = bits[place::length], sum(map(mul, square_basis, squared[place::length]))
+        wires.append(seeds[2 * place] * wire_basis[0] + sum(map(mul, powers, column)) + squares)
+        wires.append(seeds[2 * place + 1] * wire_basis[0] + sum(map(mul, bit_basis, column)) - shift + squares)
+    sums = [sum(map(mul, check.coefficients, bits)) for check in circuit.checks]
+    output = join_outputs(circuit, values, sums, factors, share)
     gadget = sum(map(mul, gadget_basis, values))
     return [number % modulus for number in (output, *wires, gadget)]
 
@@ -116,19 +112,7 @@ def lagrange_bases(circuit: Circuit, point: int) -> tuple[list[int], list[int]]:
     return [wire_factor * term % modulus for term in terms[::2]], [gadget_factor * term % modulus for term in terms]
 
 
-def _chunks(circuit: Circuit, bits: Sequence[int]) -> list[Sequence[int]]:
-    """Return the bits of each call, the last ones filled with zeros."""
-    return _split(bits, circuit.chunk_length)
-
-
-def _square_chunks(circuit: Circuit, bits: Sequence[int], share: int) -> list[Sequence[int]]:
-    """Return what is squared in each call: outputs less the centre, or shares of it."""
-    if circuit.centre is None:
-        return []
-    shift = circuit.centre * share
-    return _split([output - shift for output in circuit.aggregate(bits)], circuit.chunk_length)
-
-
 def _split(numbers: Sequence[int], length: int) -> list[Sequence[int]]:
+    """Split numbers into chunks, the last one filled with zeros."""
     padded = [*numbers, *[0] * (-len(numbers) % length)]
     return [padded[start : start + length] for start in range(0, len(padded), length)]

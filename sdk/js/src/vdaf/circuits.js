@@ -50,7 +50,7 @@ export function encodeNumber(number, maximum) {
 }
 
 /**
- * Make a circuit, with the chunk length of which its proof is shortest.
+ * Make a circuit, with the chunk length of which its proof is shortest, the larger of two as good ones.
  * @param {number} nBits
  * @param {readonly number[]} outputWeights
  * @param {number} nOutputs
@@ -61,7 +61,7 @@ function makeCircuit(nBits, outputWeights, nOutputs, centre = null) {
   const circuits = Array.from({ length: nBits }, (_, index) => ({
     nBits, chunkLength: index + 1, outputWeights, nOutputs, centre,
   }));
-  return circuits.reduce((best, circuit) => (proofLength(circuit) < proofLength(best) ? circuit : best));
+  return circuits.reduce((best, circuit) => (proofLength(circuit) <= proofLength(best) ? circuit : best));
 }
 
 /** @param {number} length @returns {Circuit} a vote for one of many cells */
