@@ -127,8 +127,8 @@ sdk: $(STAMP)
 	node --test tests/dashboard/
 	$(BIN)/python -m pytest -q -n 2 --dist worksteal -m node $(call marked,node)
 
-# Others read what we write: two generated clients call a server, libraries of HPKE and canonical JSON agree, and web
-# frameworks serve the recipes. Needs Node.
+# Others read what we write: two generated clients call a server, libraries of HPKE and canonical JSON agree, web frameworks
+# serve the recipes, and a device in Go takes part. Needs Node.
 interop: $(STAMP) $(VENV)-interop/.installed
 	cd requirements/interop && npm ci --ignore-scripts --no-fund --no-audit --silent
 	$(BIN)/python -m pytest -q -m interop tests/interop

@@ -11,9 +11,13 @@ NODE_FOLDER = ROOT / "requirements" / "interop"
 PYTHON = Path(sys.prefix + "-interop") / "bin" / "python"
 
 
-def run(command: list[str | Path], folder: Path, text: str | None = None) -> str:
+def run(
+    command: list[str | Path], folder: Path, text: str | None = None, environment: dict[str, str] | None = None
+) -> str:
     """The output of a program; it fails the test with all it says."""
-    process = subprocess.run(command, cwd=folder, input=text, capture_output=True, text=True, timeout=120)
+    process = subprocess.run(
+        command, cwd=folder, input=text, capture_output=True, text=True, timeout=600, env=environment
+    )
     assert process.returncode == 0, process.stdout + process.stderr
     return process.stdout
 
