@@ -95,6 +95,6 @@ EXPERIMENTS: Final = {
         experiment=_arms("a", "b"),
         context={"features": {"x1": {"low": 18.0, "high": 99.0}}},
         algorithm={"name": "partition"},
-        population={"name": "smooth", "function": 1},
+        population={"name": "mixed", "function": 1},
     ),
 }

@@ -10,13 +10,7 @@ from privateer_core.spec.spec import Spec
 from privateer_lab.environments.effects import EffectsSection, NumbersSection
 from privateer_lab.environments.environment import Environment, EnvironmentSection, PlayedRewards
 from privateer_lab.environments.files import AdultSection, CsvSection
-from privateer_lab.environments.functions import (
-    BernoulliSection,
-    PeaksSection,
-    QuadrantsSection,
-    ShapesSection,
-    SmoothSection,
-)
+from privateer_lab.environments.functions import BernoulliSection, PeaksSection, ShapesSection
 from privateer_lab.environments.linear import DisjointSection, LinearSection, LossesSection, NeedlesSection
 from privateer_lab.environments.mixed import MixedSection, SlopesSection
 from privateer_lab.environments.own_people import OWN, OwnSection, own_population
@@ -41,8 +35,6 @@ S = TypeVar("S", bound=Spec)
 _SECTION_TYPES: Final[dict[str, type[EnvironmentSection]]] = {
     "needles": NeedlesSection,
     "peaks": PeaksSection,
-    "quadrants": QuadrantsSection,
-    "smooth": SmoothSection,
     "bernoulli": BernoulliSection,
     "mixed": MixedSection,
     "slopes": SlopesSection,
@@ -57,6 +49,11 @@ _SECTION_TYPES: Final[dict[str, type[EnvironmentSection]]] = {
     "losses": LossesSection,
     OWN: OwnSection,
 }
+_REPLACEMENTS: Final = {
+    "quadrants": "name it with --population privateer_papers.paper_1.setting:Quadrants",
+    "smooth": "set population.name = 'mixed', whose functions are those of shape 'gentle'",
+}
+"""Remedies for names of before."""
 
 
 def environment_for(spec: Spec, seed: int, section: dict[str, Any] | None = None) -> Environment:
@@ -135,6 +132,8 @@ def _parse_section(spec: Spec, table: dict[str, Any], field: str) -> Environment
     kinds, name = _find_compatible_sections(spec), table.get("name")
     if name is None:
         raise SpecError("missing", field=f"{field}.name", remedy="add it")
+    if isinstance(name, str) and name in _REPLACEMENTS:
+        raise SpecError(f"there is no {name!r} any more", field=f"{field}.name", remedy=_REPLACEMENTS[name])
     if not isinstance(name, str) or name not in kinds:
         names = ", ".join(repr(section_name) for section_name in kinds if section_name != OWN)
         raise SpecError(f"must be one of {names}", field=f"{field}.name", remedy="choose one")

@@ -2,12 +2,10 @@
 
 import math
 from collections.abc import Callable
-from functools import lru_cache
-from typing import Annotated, ClassVar, Final, Literal, NamedTuple
+from typing import Annotated, ClassVar, Final, Literal
 
 import numpy as np
 from pydantic import Field, model_validator
-from scipy.special import expit
 from typing_extensions import override
 
 from privateer_core.errors import SpecError
@@ -18,8 +16,6 @@ from privateer_lab.environments.environment import Array, EnvironmentSection, Pl
 from privateer_lab.environments.mixed import IndependentFeatures, compute_level_shares, count_levels, read_level_codes
 from privateer_lab.environments.synthetic import Drift, Seed, SwapDrift, Synthetic, SyntheticSection
 
-_N_WAVES: Final = 128
-_STEEPNESS: Final = 1.5
 _HALF_WAVES: Final = np.arange(1, 5)
 """Numbers of half waves of a shape function's terms along a feature's range."""
 
@@ -102,7 +98,7 @@ class PeaksSection(SyntheticSection):
     The paper's text has k/K, and its authors' code k/(K+1), with which the published figures were made.
     """
 
-    sizes: ClassVar = (0, 2)
+    n_features: ClassVar = 2
     name: Literal["peaks"] = "peaks"
 
     def means(self, contexts: Array, arms: int) -> Array:
@@ -110,75 +106,6 @@ class PeaksSection(SyntheticSection):
         centres = np.arange(1, arms + 1) / (arms + 1)
         bump = np.exp(-2.0 * arms**2 * (contexts[:, :1] - centres) ** 2)
         return np.asarray(2 * bump / (1 + bump))
-
-
-class QuadrantsSection(SyntheticSection):
-    """On the unit square, two arms change places from quadrant to quadrant (Ma et al. 2025, supplement).
-
-    If contexts are uniform, neither arm is better on the whole.
-    """
-
-    sizes: ClassVar = (2, 2)
-    name: Literal["quadrants"] = "quadrants"
-
-    def means(self, contexts: Array, _arms: int) -> Array:
-        """Return 1/2 -+ sign((x1-1/2)(x2-1/2)) (1 - 4 max_j |((2 xj) mod 1)/2 - 1/4|)/2, shape (n, 2)."""
-        sign = np.sign((contexts[:, 0] - 0.5) * (contexts[:, 1] - 0.5))
-        tent = 1 - 4 * np.abs(((2 * contexts) % 1) / 2 - 0.25).max(axis=1)
-        return np.stack([0.5 - 0.5 * sign * tent, 0.5 + 0.5 * sign * tent], axis=1)
-
-
-class Shape(NamedTuple):
-    """The difficulty of a smooth function."""
-
-    length: float
-    """Length scale of an arm's mean reward with one feature; times sqrt(d) with d features, for equal slopes."""
-    shared: float = 0.0
-    """The share of the variance that all arms have in common, which is no help in choosing."""
-    ridge: bool = False
-    """Whether only one direction matters."""
-
-
-SHAPES: Final = {
-    "gentle": Shape(length=0.35),
-    "rough": Shape(length=0.15),
-    "ridge": Shape(length=0.2, ridge=True),
-    "close": Shape(length=0.35, shared=0.9),
-}
-
-
-class SmoothSection(SyntheticSection):
-    """Logistic functions of Gaussian processes, drawn as sums of 128 random waves (Rahimi & Recht 2007)."""
-
-    name: Literal["smooth"] = "smooth"
-    # the number of the function: the same number gives the same function, whatever the run's seed. Functions of other
-    # numbers of arms or features have nothing in common.
-    function: Seed
-    # ``gentle``, ``rough``, ``ridge`` (one direction matters) or ``close`` (arms differ little)
-    shape: Literal["gentle", "rough", "ridge", "close"] = "gentle"
-
-    def means(self, contexts: Array, arms: int) -> Array:
-        """Return 1/(1 + exp(-1.5 g_k(x))), where g_k is a process of mean 0 and variance 1; shape (n, K)."""
-        frequencies, phases, heights = _draw_waves(self.function, self.shape, arms, contexts.shape[1])
-        waves = np.cos(contexts @ frequencies + phases)
-        return np.asarray(expit(_STEEPNESS * (waves @ heights)), dtype=np.float64)
-
-
-@lru_cache
-def _draw_waves(function: int, name: str, arms: int, features: int) -> tuple[Array, Array, Array]:
-    """Draw frequencies (d, waves), phases (waves,) and heights (waves, arms)."""
-    shape = SHAPES[name]
-    rng = np.random.default_rng([function, list(SHAPES).index(name), arms, features])
-    if shape.ridge:
-        direction = rng.standard_normal((features, 1))
-        direction /= np.linalg.norm(direction)
-        frequencies = direction * rng.standard_normal(_N_WAVES) / shape.length
-    else:  # the covariance is exp(-||x - y||^2 / (2 length^2 d))
-        frequencies = rng.standard_normal((features, _N_WAVES)) / (shape.length * features**0.5)
-    phases = rng.uniform(0.0, 2 * np.pi, _N_WAVES)
-    common, single = rng.standard_normal((_N_WAVES, 1)), rng.standard_normal((_N_WAVES, arms))
-    heights = np.sqrt(2 / _N_WAVES) * (np.sqrt(shape.shared) * common + np.sqrt(1 - shape.shared) * single)
-    return frequencies, phases, heights
 
 
 class ShapesSection(EnvironmentSection):

@@ -24,7 +24,7 @@ from privateer_lab.environments.synthetic import Seed
 _N_WAVES: Final = 128
 _STEEPNESS: Final = 1.5
 _LENGTH: Final = 0.35
-"""The parameters of the shape ``gentle`` of `SmoothSection`."""
+"""Length scale of an arm's mean reward with one number; times sqrt(d) with d numbers, for equal slopes."""
 _N_CALIBRATION_PARTICIPANTS: Final = 16_384
 """Participants over whom base rates and lifts are averaged."""
 _MAX_STEEPNESS: Final = 40.0
@@ -113,7 +113,10 @@ class MixedSection(EnvironmentSection):
 
 
 class MixedEnvironment(IndependentFeatures):
-    """Environment of logistic Gaussian processes, drawn as sums of random waves, whose phases each level shifts."""
+    """Environment of logistic Gaussian processes, whose phases each level shifts.
+
+    They are drawn as sums of random waves (Rahimi & Recht 2007).
+    """
 
     def __init__(self, section: MixedSection, features: Mapping[str, Feature], relevant: np.ndarray, arms: int) -> None:
         super().__init__(features.values(), section.missing)

@@ -10,7 +10,6 @@ from pydantic import Field
 
 from privateer_core.errors import SpecError
 from privateer_core.spec.arms import ArmsSpec
-from privateer_core.spec.context import FEATURES_MAX
 from privateer_core.spec.features import Numeric, Ranked
 from privateer_core.spec.sections import Section
 from privateer_lab.environments.environment import Array, Environment, EnvironmentSection
@@ -21,7 +20,6 @@ Seed = Annotated[int, Field(ge=0, lt=2**31)]
 class Density(Section, ABC):
     """A distribution of contexts on the unit cube; a box holds its lower faces, and upper ones where the cube ends."""
 
-    max_features: ClassVar[int] = FEATURES_MAX  # features that it may have at most
     name: str
 
     @abstractmethod
@@ -60,7 +58,6 @@ class ShiftedDensity(Density):
 class VariedDensity(Density):
     """A constant density in every cell of a grid."""
 
-    max_features: ClassVar[int] = 5  # else there would be more cells than there is memory for
     name: Literal["varied"] = "varied"
     # the highest density divided by the lowest; those between are evenly spaced in their logarithm
     ratio: float = Field(default=40.0, ge=1, le=1e6, allow_inf_nan=False)
@@ -123,8 +120,7 @@ class SlideDrift(Drift):
 class SyntheticSection(EnvironmentSection):
     """Mean rewards by a formula, contexts by a density; features and rewards are in [0, 1]."""
 
-    # the numbers of arms and features that the formula has, 0 where any will do
-    sizes: ClassVar[tuple[int, int]] = (0, 0)
+    n_features: ClassVar[int] = 0  # the number of features of the formula
     density: Annotated[AnyDensity, Field(discriminator="name")] = UniformDensity()
     drift: Annotated[SwapDrift | SlideDrift, Field(discriminator="name")] | None = None
 
@@ -134,18 +130,13 @@ class SyntheticSection(EnvironmentSection):
 
     def environment(self, spec: ArmsSpec, _seed: int) -> "Synthetic":
         """Make the environment, which is the same for every seed."""
-        fields = (("experiment.arms", spec.arm_count), ("context.features", len(spec.features)))
-        for (field, actual), required in zip(fields, self.sizes, strict=True):
-            if required and actual != required:
-                message = f"population {self.name!r} has {required}, not {actual}"
-                raise SpecError(message, field=field, remedy="make them agree")
+        if len(spec.features) != self.n_features:
+            message = f"population {self.name!r} has {self.n_features}, not {len(spec.features)}"
+            raise SpecError(message, field="context.features", remedy="make them agree")
         for name, feature in spec.features.items():
             if not isinstance(feature, Numeric | Ranked) or feature.missing:
                 message = f"population {self.name!r} has numbers only, and nobody's is missing"
                 raise SpecError(message, field=f"context.features.{name}", remedy="set population.name = 'mixed'")
-        if len(spec.features) > self.density.max_features:
-            message = f"the density {self.density.name!r} is for at most {self.density.max_features} features"
-            raise SpecError(message, field="population.density", remedy="choose another density")
         return Synthetic(self, spec.arm_count, len(spec.features))
 
 

@@ -1,21 +1,43 @@
 """The problems of paper 1's Section 4.1 and of its supplement, their sources, and the published regret."""
 
 import csv
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 import numpy as np
+from typing_extensions import override
 
 from privateer_core.algorithms import parse_spec
+from privateer_core.arrays import Array
 from privateer_core.errors import SpecError
 from privateer_core.spec.spec import Spec
+from privateer_lab.environments.environment import Environment
+from privateer_lab.environments.own_people import own_population
 from privateer_papers.reproduction import Row
 
 
-class SquareProblem(NamedTuple):
-    """Reward functions on the unit square."""
+class Quadrants(Environment):
+    """Two arms that change places from quadrant to quadrant of the unit square: on the whole neither is better."""
 
-    environment: str  # what the product calls them
+    def __init__(self, _spec: Spec) -> None:
+        pass
+
+    @override
+    def contexts(self, _n_previous: int, n_participants: int, rng: np.random.Generator) -> Array:
+        return rng.random((n_participants, 2))
+
+    @override
+    def means(self, contexts: Array) -> Array:
+        """Return 1/2 -+ sign((x1-1/2)(x2-1/2)) (1 - 4 max_j |((2 xj) mod 1)/2 - 1/4|)/2, shape (n, 2)."""
+        sign = np.sign((contexts[:, 0] - 0.5) * (contexts[:, 1] - 0.5))
+        tent = 1 - 4 * np.abs(((2 * contexts) % 1) / 2 - 0.25).max(axis=1)
+        return np.stack([0.5 - 0.5 * sign * tent, 0.5 + 0.5 * sign * tent], axis=1)
+
+
+class SquareProblem(NamedTuple):
+    """Reward functions on the unit square, with uniform contexts."""
+
+    population: Mapping[str, Any]
     arms: int
     reward: str  # what the authors' logs call them
 
@@ -28,8 +50,8 @@ LDPMAB: Final = "ldpmab"
 """The name of the baseline that is the authors' code made private."""
 PRINTED: Final = "as printed"
 """The name in rows of Algorithms 1 and 2 as printed, which are private."""
-PEAKS: Final = SquareProblem("peaks", 3, "exponential")
-QUADRANTS: Final = SquareProblem("quadrants", 2, "symmetric")
+PEAKS: Final = SquareProblem({"name": "peaks"}, 3, "exponential")
+QUADRANTS: Final = SquareProblem(own_population(f"{__name__}:{Quadrants.__name__}"), 2, "symmetric")
 """The problems of Section 4.1, and of the supplement."""
 NO_PRIVACY: Final = 1024.0
 """The epsilon that stands for no privacy in the paper."""
@@ -49,7 +71,7 @@ def build_instance(
         ("x1", "x2"),
         promise if epsilon < NO_PRIVACY else {"model": "none"},
         sources,
-        {"name": problem.environment},
+        dict(problem.population),
         algorithm,
     )
 
@@ -85,13 +107,13 @@ def build_source(
     """
     arms = problem.arms
     shares = kappa / arms + (2 - 2 * kappa) / (arms * (arms - 1)) * np.arange(arms)
-    density = {"name": "shifted", "gamma": gamma} if gamma else {"name": "uniform"}
+    density = {"density": {"name": "shifted", "gamma": gamma}} if gamma else {}
     return {
         "name": name,
         "participants": people,
         "epsilon": min(epsilon, 16.0),
         "shares": shares.tolist(),
-        "population": {"name": problem.environment, "density": density},
+        "population": {**problem.population, **density},
     }
 
 

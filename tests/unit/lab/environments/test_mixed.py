@@ -101,15 +101,6 @@ def test_people_of_formulas_on_the_cube_have_numbers_alone():
             environment_for(spec, 0, {"name": "peaks"})
 
 
-@pytest.mark.parametrize("features", [6, 20])
-def test_many_numbers_are_drawn(features):
-    spec = make_spec(dimension=features)
-    smooth = environment_for(spec, 0, {"name": "smooth", "function": 1})
-    assert smooth.contexts(0, 10, np.random.default_rng(0)).shape == (10, features)
-    with pytest.raises(SpecError, match=r"population\.density: .*'varied' is for at most 5 features"):
-        environment_for(spec, 0, {"name": "smooth", "function": 1, "density": {"name": "varied"}})
-
-
 def test_base_rates_and_lifts_are_those_of_the_section():
     """50,000 people: means within .02 of themselves, since a lift is an average over people."""
     environment, contexts = people(50_000, base=0.05, lift=0.1)

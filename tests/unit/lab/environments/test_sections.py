@@ -25,21 +25,22 @@ from tests.support.specs import make_spec
 
 GOOD = [
     {"name": "peaks"},
-    {"name": "quadrants", "density": {"name": "uniform"}},
+    {"name": "peaks", "density": {"name": "uniform"}},
     {"name": "peaks", "density": {"name": "shifted", "gamma": 0.2}, "drift": {"name": "swap", "period": 100}},
-    {"name": "smooth", "function": 0, "shape": "close", "density": {"name": "varied", "ratio": 40, "side": 2}},
-    {"name": "quadrants", "drift": {"name": "slide", "period": 1, "step": -0.5}},
+    {"name": "peaks", "density": {"name": "varied", "ratio": 40, "side": 2}},
+    {"name": "peaks", "drift": {"name": "slide", "period": 1, "step": -0.5}},
+    {"name": "mixed", "function": 3},
     {"name": "csv", "path": "a.csv", "label": "kind", "rewards": [[0, 1], [0.5, 1]], "classes": ["a", "b"]},
     {"name": "csv", "path": "a.csv", "label": "kind", "project": {"numbers": ["age"]}, "missing": "drop"},
     {"name": "adult", "path": "adult.data", "task": "income", "cohort": "target", "projected": True},
 ]
 SHIFTED, VARIED = {"name": "shifted"}, {"name": "varied"}
-SMOOTH, CSV = {"name": "smooth"}, {"name": "csv", "path": "a", "label": "b"}
+CSV = {"name": "csv", "path": "a", "label": "b"}
 BAD = [
     ({}, "population.name", "missing"),
-    ({"name": "martians"}, "population.name", "'smooth'"),
-    ({"name": ["peaks"]}, "population.name", "'smooth'"),
-    ({"name": "linear"}, "population.name", "'smooth'"),
+    ({"name": "martians"}, "population.name", "'mixed'"),
+    ({"name": ["peaks"]}, "population.name", "'mixed'"),
+    ({"name": "linear"}, "population.name", "'mixed'"),
     ({"name": "peaks", "path": "a.csv"}, "population.path", "unknown key"),
     ({"name": "peaks", "function": 3}, "population.function", "unknown key"),
     ({"name": "peaks", "density": "shifted"}, "population.density", None),
@@ -55,9 +56,9 @@ BAD = [
     ({"name": "peaks", "drift": {"name": "swap"}}, "population.drift.period", "required"),
     ({"name": "peaks", "drift": {"name": "swap", "period": 0}}, "population.drift.period", "greater than or equal"),
     ({"name": "peaks", "drift": {"name": "slide", "period": 9, "step": math.inf}}, "population.drift.step", None),
-    (SMOOTH, "population.function", "required"),
-    ({**SMOOTH, "function": -1}, "population.function", "greater than or equal"),
-    ({**SMOOTH, "function": 1, "shape": "square"}, "population.shape", "'gentle'"),
+    ({"name": "smooth", "function": 1}, "population.name", "no 'smooth' any more"),
+    ({"name": "quadrants"}, "population.name", "no 'quadrants' any more"),
+    ({"name": "mixed", "function": -1}, "population.function", "greater than or equal"),
     ({"name": "csv", "label": "b"}, "population.path", "required"),
     ({**CSV, "path": ""}, "population.path", "at least 1"),
     ({**CSV, "classes": ["a"]}, "population.classes", "two or more"),
@@ -113,8 +114,6 @@ def options(environment) -> int:
 
 
 def test_a_population_must_fit_the_spec():
-    with pytest.raises(SpecError, match=r"experiment\.arms: .* has 2, not 3"):
-        environment_for(make_spec({"population": {"name": "quadrants"}}), 0)
     with pytest.raises(SpecError, match=r"context\.features: .* has 2, not 1"):
         environment_for(make_spec({"population": {"name": "peaks"}}, dimension=1), 0)
     with pytest.raises(SpecError, match=r"population: missing .*name = 'peaks'"):
@@ -127,7 +126,7 @@ def test_a_population_must_fit_the_spec():
 def test_a_spec_has_people_of_its_kind():
     with pytest.raises(SpecError, match=r"population\.name: must be one of 'linear'"):
         environment_for(LINEAR, 0, {"name": "peaks"})
-    with pytest.raises(SpecError, match=r"population\.name: must be one of 'peaks', 'quadrants', .*'adult'"):
+    with pytest.raises(SpecError, match=r"population\.name: must be one of 'peaks', 'bernoulli', .*'adult'"):
         environment_for(make_spec(), 0, {"name": "linear"})
 
 
@@ -142,13 +141,13 @@ def test_the_usual_environment_needs_no_parameters():
 
 def test_another_section_stands_in_for_the_specs_own():
     spec = make_spec({"population": {"name": "peaks"}}, dimension=1)
-    assert options(environment_for(spec, 0, {"name": "smooth", "function": 3})) == 3
+    assert options(environment_for(spec, 0, {"name": "mixed", "function": 3})) == 3
     check_population(spec)
     check_population(make_spec())
 
 
 def test_density_and_drift_are_those_of_the_spec():
-    section = {"name": "smooth", "function": 1, "density": {"name": "shifted", "gamma": 3.5}}
+    section = {"name": "peaks", "density": {"name": "shifted", "gamma": 3.5}}
     environment = environment_for(make_spec({"population": {**section, "drift": {"name": "swap", "period": 7}}}), 0)
     assert isinstance(environment, Synthetic)
     assert environment.density == ShiftedDensity(gamma=3.5)

@@ -114,8 +114,8 @@ def test_a_folder_without_the_spec_is_named_with_a_remedy_that_works(monkeypatch
 
 def test_people_who_are_named_are_played(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     store_population(make_spec(MIXED))
-    assert run_load_population(monkeypatch, make_spec(MIXED), "--population", "smooth") == {"name": "smooth"}
-    assert "smooth, as --population names them" in capsys.readouterr().err
+    assert run_load_population(monkeypatch, make_spec(MIXED), "--population", "peaks") == {"name": "peaks"}
+    assert "peaks, as --population names them" in capsys.readouterr().err
     population = run_load_population(monkeypatch, make_spec(MIXED), "--set", "population.function=3")
     assert population == {"name": "mixed", "function": 3}
 
@@ -151,14 +151,14 @@ def test_sources_have_people_of_their_own(monkeypatch: pytest.MonkeyPatch) -> No
             "participants": 500,
             "epsilon": 1.0,
             "shares": [0.5, 0.25, 0.25],
-            "population": {"name": "smooth"},
+            "population": {"name": "peaks"},
         }
     ]
     store_population(make_spec({**MIXED, "sources": sources}))
     spec = make_spec({"sources": [{key: value for key, value in sources[0].items() if key != "population"}]})
     assert [load_stored_population(spec, cohort) for cohort in ("", "clinic")] == [
         MIXED["population"],
-        {"name": "smooth"},
+        {"name": "peaks"},
     ]
 
 
