@@ -29,6 +29,7 @@ from privateer_lab.planning.expectation.expected import Expectation, Unit, choos
 from privateer_lab.planning.expectation.partial_runs import PartialRun
 from privateer_lab.planning.expectation.search import SECONDS, Search, describe_tests, plan_tests
 from privateer_lab.planning.feature_sets.budget import FeatureBudget, feature_budgets
+from privateer_lab.planning.local_caps import LocalCap, compare_caps
 from privateer_lab.render.tables import part_tables
 from privateer_lab.simulation.delayed_reports import describe_assumptions
 from privateer_lab.simulation.parallel import SEEDS_MAX
@@ -94,7 +95,7 @@ def plan(
         duration += ", and what the promises take that you name" if any(requested) else ""
         announce_task(f"trying {parsed.name} and changes of it on simulated people", duration)
     choices, refused = list_choices(parsed, *requested)
-    budgets = _compute_budgets(choices)
+    budgets, caps = _compute_budgets(choices), compare_caps(parsed)
     limit = seconds if seeds is None and not any(requested) else math.inf
     tests = plan_tests(choices, limit, jobs, backend)
     search = Search(choices, lambda runs, total: progress(runs, total, "runs"), jobs, backend)
@@ -108,7 +109,7 @@ def plan(
     if 0 not in runs:
         raise typer.Exit(130)
     expected = summarize_runs(parsed, choices, runs)
-    result = _build_result(expected, choices, runs, tests) | {"features": msgspec.to_builtins(budgets)}
+    result = _build_result(expected, choices, runs, tests) | msgspec.to_builtins({"features": budgets, "caps": caps})
     result |= {"refused": [refused_spec.as_row for refused_spec in (*refused, *unplayable.values())]}
     if choice is not None:
         facts = {"name": choice.name, "earned": choice.rewards, "single": choice.single, "written": not obstacle}
@@ -116,7 +117,7 @@ def plan(
     if as_json:
         print_json(result)
     else:
-        _print_expectation(expected, result, budgets, details=details)
+        _print_expectation(expected, result, budgets, caps, details=details)
     if plot is not None:
         from privateer_lab.render.pictures import draw_plan, save_figure
 
@@ -204,12 +205,18 @@ def _parse_epsilons(text: str | None) -> list[float] | None:
 
 
 def _print_expectation(
-    expected: Expectation, result: dict[str, Any], budgets: Sequence[FeatureBudget], *, details: bool
+    expected: Expectation,
+    result: dict[str, Any],
+    budgets: Sequence[FeatureBudget],
+    caps: Sequence[LocalCap],
+    *,
+    details: bool,
 ) -> None:
     """Print the plan: sentences, figures, assumptions and warnings; at last, with ``details``, rounds and batches."""
     print_lines(result["words"])
     _print_table(expected)
     _print_budgets(budgets, choose_unit(expected))
+    _print_caps(caps, details=details)
     _print_foreseen(result["foreseen"])
     print_lines(f"{_format_promise(row)} is not possible: {row['why']}" for row in result["refused"])
     print_lines(result["assumed"])
@@ -272,6 +279,23 @@ def _print_budgets(budgets: Sequence[FeatureBudget], unit: Unit) -> None:
     ]
     if rows:
         print_rows("features that pay, estimated without runs; ± is what these people tell, in 19 of 20 cases", rows)
+
+
+def _print_caps(caps: Sequence[LocalCap], *, details: bool) -> None:
+    """Print a table of caps, without those that the batch does not need."""
+    distinct = list({cap.local_epsilon: cap for cap in reversed(caps)}.values())[::-1]
+    if len(distinct) > 1 or (distinct and details):
+        title = f"what a shuffled report may cost by itself in a round of {distinct[0].people_per_round:,}, the largest"
+        rows = [
+            {
+                "privacy.local_epsilon_max": f"{cap.local_epsilon_max:g}",
+                "it costs": f"{cap.local_epsilon:g}",
+                "people for equal intervals": f"{cap.people_ratio - 1:+.0%}" if round(cap.people_ratio, 2) != 1 else "",
+                "right guesses if shuffler and server collude": f"{cap.correct_guess_max:.2%} at most",
+            }
+            for cap in distinct
+        ]
+        print_rows(f"{title}; a guess is between two equally likely records of a person", rows)
 
 
 def _print_foreseen(foreseen: list[dict[str, Any]]) -> None:

@@ -1,15 +1,18 @@
 """Sections of a draft that depend on no column: experiment, privacy, algorithm, and a labelled population."""
 
+import re
+import textwrap
 from collections.abc import Sequence
 from typing import Any, Final
 
 from privateer_core.algorithms import read_spec
 from privateer_core.errors import SpecError
-from privateer_core.privacy.trust import TRUST
+from privateer_core.privacy.trust import TRUST, default_local_epsilon
 from privateer_core.spec.privacy import Privacy
-from privateer_core.spec.spec import example_promises
+from privateer_core.spec.spec import Spec, example_promises
 from privateer_lab.drafting.feature_drafts import CONFIRM_REMARK, rounded
 from privateer_lab.drafting.toml_values import to_toml
+from privateer_lab.planning.local_caps import choose_cap, guess_max
 from privateer_lab.planning.plans import check_epsilons, check_trust_models
 
 _ROUND_SIZE: Final = 1000
@@ -23,6 +26,9 @@ _MAX_FAILURES: Final = 0.1
 """Largest delta times participants: the expected number of broken promises."""
 _MIN_CROWD: Final = 5000
 """Fewest participants for a shuffler: at the same epsilon a shuffled report is many times as informative."""
+
+_CAP_LINES: Final = re.compile(r"(# .*\n)+local_epsilon_max = .*\n")
+_COMMENT_WIDTH: Final = 120
 
 
 def format_arms(arms: Sequence[str], *, from_data: bool = False) -> str:
@@ -55,6 +61,35 @@ def with_filled_rounds(text: str) -> str:
         horizon = spec.experiment.horizon
         text = text.replace(f"horizon = {horizon} ", f"horizon = {horizon - n_unreached} ", 1)
     return text
+
+
+def with_needed_cap(text: str) -> str:
+    """Write the cap on the epsilon of a report by itself that the draft's batches need, if it exceeds the default."""
+    text = _CAP_LINES.sub("", text)
+    spec = read_spec(text)
+    if (cap := choose_cap(spec)) is None:
+        return text
+    default, chosen = spec.privacy.local_epsilon_max, cap.local_epsilon_max
+    comment = (
+        f"A report by itself may cost {chosen:g} and not {default:g}, the default: rounds of {cap.people_per_round:,} "
+        f"hide it, and equal intervals take {1 - cap.people_ratio:.0%} fewer people. If shuffler and server collude, "
+        f"they name a person's record, of two equally likely ones, with probability {guess_max(chosen):.1%} at most; "
+        f"with {default:g} it is {guess_max(default):.1%}. Without the next line it is {default:g}."
+    )
+    lines = [f"# {line}" for line in textwrap.wrap(comment, _COMMENT_WIDTH - 2)]
+    closing = "\n".join([*lines, f"local_epsilon_max = {to_toml(chosen)}"])
+    return text.replace("\n\n[algorithm]\n", f"\n{closing}\n\n[algorithm]\n", 1)
+
+
+def explain_cap(spec: Spec) -> list[str]:
+    """Say which consent of applications a draft's cap needs, if it exceeds the default."""
+    chosen = spec.privacy.local_epsilon_max
+    if chosen <= default_local_epsilon(spec.privacy.model, spec.privacy.bound):
+        return []
+    return [
+        f"privacy.local_epsilon_max is {chosen:g}: a comment says what that saves, and what it means if shuffler and "
+        f"server collude. Devices take part only once their application sets Limits(local_epsilon={chosen:g})."
+    ]
 
 
 def choose_promise(n_participants: int, model: str | None = None, epsilon: float | None = None) -> dict[str, Any]:

@@ -25,6 +25,7 @@ from privateer_lab.drafting.fixed_sections import (
     format_experiment_section,
     format_labelled_population,
     with_filled_rounds,
+    with_needed_cap,
 )
 from privateer_lab.drafting.given_away import find_leaks
 from privateer_lab.drafting.reward_drafts import format_reward_section
@@ -180,7 +181,7 @@ def draft(
         order = np.array([list(names.values).index(value) for value in log.arms.values])
         played = LoggedChoices(log.rows, order[log.chosen], rewards, reward, lower_is_better, cluster)
     labelled = Path(path) if path and label else None
-    text = with_filled_rounds("\n".join(sections) + "\n")
+    text = with_needed_cap(with_filled_rounds("\n".join(sections) + "\n"))
     drafted = Draft(text, tuple(confirm), tuple(notes), played, labelled, features)
     if (played or labelled) and not is_test:
         drafted = replace(drafted, drawn=_draft_features(*arguments, quantiles=True))

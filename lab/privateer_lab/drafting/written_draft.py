@@ -18,7 +18,13 @@ from privateer_core.spec.spec import Spec
 from privateer_lab.drafting.column_choice import find_propensities
 from privateer_lab.drafting.draft_choice import choose_for_classes, choose_for_log
 from privateer_lab.drafting.feature_drafts import FeatureDrafts
-from privateer_lab.drafting.fixed_sections import format_algorithm_section, format_arms, with_filled_rounds
+from privateer_lab.drafting.fixed_sections import (
+    explain_cap,
+    format_algorithm_section,
+    format_arms,
+    with_filled_rounds,
+    with_needed_cap,
+)
 from privateer_lab.drafting.logged_people import LoggedPeople, fit_logged_people
 from privateer_lab.planning.algorithm_choice import AlgorithmChoice
 from privateer_lab.planning.other_algorithms import contextual_algorithms, with_own_rounds
@@ -75,7 +81,11 @@ class Draft:
 
     @property
     def choice_notes(self) -> list[str]:
-        """Reasons for the draft's algorithm, or why no algorithm was tried; empty without simulated participants."""
+        """Reasons for the draft's algorithm, or why no algorithm was tried; and the consent that its cap needs."""
+        return [*self._algorithm_notes, *explain_cap(read_spec(self.fitted))]
+
+    @property
+    def _algorithm_notes(self) -> list[str]:
         if isinstance(self._choice_or_error, SpecError):
             return [f"No algorithm was tried on these people: {self._choice_or_error}."]
         if self.choice:
@@ -167,7 +177,7 @@ class Draft:
         variant, round_size = with_own_rounds(tables, name), tables["experiment"].get("round_size")
         if variant is not None and round_size not in (None, variant.experiment.round_size):
             text = text.replace(f"round_size = {round_size}\n", "", 1)
-        return with_filled_rounds(text)
+        return with_needed_cap(with_filled_rounds(text))
 
     def write(self, path: "str | os.PathLike[str]") -> None:
         """Write the spec with the algorithm of `choice`, and a population file from the log, which the spec names."""

@@ -37,10 +37,10 @@ def participant_information(spec: Spec, privacy: Privacy, batch: int, arm: float
 
     arm: share of the arm of the cell; None: equal shares.
     """
-    return _terms_information(*_change_promise(spec, privacy, batch, arm), batch, arm)
+    return terms_information(*change_promise(spec, privacy, batch, arm), batch, arm)
 
 
-def _change_promise(spec: Spec, privacy: Privacy, batch: int, arm: float | None = None) -> tuple[Spec, Terms]:
+def change_promise(spec: Spec, privacy: Privacy, batch: int, arm: float | None = None) -> tuple[Spec, Terms]:
     """Return the experiment with another promise, and a round's terms; arms that are batches have the share ``arm``."""
     changed_spec = spec.model_copy(update={"privacy": privacy})
     question: Any = changed_spec.typical_question()
@@ -49,12 +49,19 @@ def _change_promise(spec: Spec, privacy: Privacy, batch: int, arm: float | None 
     return changed_spec, calibrate(privacy, batch, question, changed_spec.min_reports(batch), changed_spec.reports)
 
 
-def _terms_information(spec: Spec, terms: Terms, batch: int, arm: float | None = None) -> float:
+def terms_information(spec: Spec, terms: Terms, batch: int, arm: float | None = None) -> float:
     """Return a participant's information on a typical cell under these terms of a round."""
     uniform_share = 1 / (len(spec.options) - len(spec.retired)) if spec.capabilities.reports_one_option else 1.0
     arm_share = uniform_share if arm is None or not spec.capabilities.reports_one_option else arm
     cell = AskedCell(spec.typical_question(), batch, arm=arm_share, in_turns=spec.has_single_arm_rounds)
     return spec.informative_share * measure_information(terms.mechanism, cell)
+
+
+def is_capped(spec: Spec) -> bool:
+    """Whether ``privacy.local_epsilon_max`` bounds what the spec's reports cost by themselves."""
+    privacy, row = spec.privacy, spec.privacy.trust
+    has_tight_batches = row.batched and row.calibration == TIGHT and not privacy.is_as_local
+    return has_tight_batches and not has_batch_noise(privacy, spec.question)
 
 
 def local_promise(privacy: Privacy) -> Privacy:
@@ -64,14 +71,13 @@ def local_promise(privacy: Privacy) -> Privacy:
 
 def _order_concerns(spec: Spec) -> Iterator[str]:
     """Yield concerns about an amplified promise that a cap, or small batches, make less informative."""
-    privacy, row = spec.privacy, spec.privacy.trust
-    is_amplified = row.batched and row.calibration == TIGHT and not has_batch_noise(privacy, spec.question)
-    if not is_amplified or privacy.is_as_local:
+    privacy = spec.privacy
+    if not is_capped(spec):
         return
-    rounds = {batch: _change_promise(spec, privacy, batch) for batch in spec.extreme_batches}
+    rounds = {batch: change_promise(spec, privacy, batch) for batch in spec.extreme_batches}
     if rounds:
         yield from _cap_concerns(rounds)
-        yield from _local_concerns(spec, {batch: _terms_information(*pair, batch) for batch, pair in rounds.items()})
+        yield from _local_concerns(spec, {batch: terms_information(*pair, batch) for batch, pair in rounds.items()})
 
 
 def _cap_concerns(rounds: dict[int, tuple[Spec, Terms]]) -> Iterator[str]:
@@ -83,7 +89,7 @@ def _cap_concerns(rounds: dict[int, tuple[Spec, Terms]]) -> Iterator[str]:
     if terms.mechanism.local_epsilon < cap - _TOLERANCE or high <= cap or terms.reports > 1 or terms.event is None:
         return
     larger_information = participant_information(spec, privacy.model_copy(update={"local_epsilon_max": high}), batch)
-    width = math.sqrt(_terms_information(spec, terms, batch) / larger_information)
+    width = math.sqrt(terms_information(spec, terms, batch) / larger_information)
     if width <= _NARROWER_WIDTH_MAX:
         epsilon = account(terms.event).epsilon(privacy.delta)
         yield (
