@@ -56,7 +56,9 @@ def are_possible(spec, decisions, choice):
     if isinstance(decisions, Points):
         points = list(choice.values()) if isinstance(choice, dict) else [choice]
         return spec.domain.contains(np.array(points)) and len(points[0]) == len(spec.options)
-    return {str(row) for row in choice} <= set(spec.options) if isinstance(decisions, Plays) else choice in spec.options
+    if isinstance(decisions, Plays):
+        return all(0 <= row < len(spec.options) for row in choice)
+    return choice in spec.options
 
 
 def answer(decisions, reward):

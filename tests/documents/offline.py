@@ -47,7 +47,7 @@ def files() -> dict[str, Any]:
 
 
 def cases() -> list[tuple[str, Spec, bytes]]:
-    """Twenty-two experiments, and a publication of each."""
+    """Twenty-three experiments, and a publication of each."""
     partition, bandit, trial, linear = "partition", "bandit", "trial", "linear"
     features, questions = vectors.FEATURES, {"segments": vectors.HALVES, "algorithm": vectors.ASKED}
     armed: dict[str, tuple[Spec, Grown | None]] = {
@@ -81,6 +81,7 @@ def _python_only_cases() -> dict[str, tuple[Spec, Grown | None]]:
         "sparse under shuffle": (sparse["shuffle"], _sparse),
         "phased": (phased["local"], None),
         "phased under shuffle": (phased["shuffle"], None),
+        "phased in a box": (phased["box"], None),
         "convex, two points": (convex["central"], _convex),
         "convex, one point": (convex["local-ellipsoid"], _convex),
         "convex, arms hidden": (convex["shuffle-hidden"], _on_grid),

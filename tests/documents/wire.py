@@ -35,6 +35,7 @@ _NAMED: Final = {
     "trial under none that has learned a slope and learns another",
     "gain of partition under shuffle",
     "phased",
+    "phased in a box",
     "convex, one point",
 }
 """Vectors that tests of the client in JavaScript look up, and models of few words that others would leave out."""

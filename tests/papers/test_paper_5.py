@@ -14,6 +14,7 @@ from privateer_core.accounting.gaussian import (
     gaussian_standard_deviation,
 )
 from privateer_core.errors import SpecError
+from privateer_core.spec.box import Box
 from privateer_lab.simulation.simulate import simulate_once, summarize
 from privateer_papers.paper_5 import phased_regret, rates
 from privateer_papers.paper_5.phased_regret import (
@@ -195,3 +196,17 @@ def test_the_published_bits_are_hundreds_of_times_noisier_than_needed(epsilon):
 def test_settings_that_the_theorem_does_not_cover_are_refused(arguments):
     with pytest.raises(SpecError):
         published_bits(*arguments)
+
+
+@pytest.mark.parametrize("dimension", [1, 2, 3, 4])
+def test_a_box_within_the_unit_ball_has_covers_of_the_size_of_remark_1(dimension):
+    """Of points at random none is farther from the cover than half its cells' diagonal, and some nearly so."""
+    corner = np.full(dimension, dimension**-0.5)
+    box, rng = Box(-corner, corner, 1), np.random.default_rng(4)
+    for level in range(1, min(box.last_level, 4) + 1):
+        cover = box.list_points(box.list_rows(level))
+        points = rng.uniform(-corner, corner, (2000, dimension))
+        nearest = np.linalg.norm(points[:, None] - cover, axis=2).min(axis=1).max() if len(cover) < 1000 else None
+        radius = 2.0**-level
+        assert nearest is None or 0.7 * radius < nearest <= radius + 1e-12
+        assert len(cover) <= (3 / radius) ** dimension

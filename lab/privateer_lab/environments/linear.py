@@ -4,11 +4,13 @@ from typing import Any, ClassVar, Final, Literal, Protocol, runtime_checkable
 
 import numpy as np
 from pydantic import Field, field_validator
+from scipy.optimize import minimize
 from scipy.special import expit, ndtr
 
 from privateer_core.errors import SpecError
 from privateer_core.policies.policy import Arms, Plays, Points, Policy
 from privateer_core.spec.arms import ArmsSpec
+from privateer_core.spec.box import Box
 from privateer_core.spec.features import Numeric
 from privateer_lab.environments.environment import Array, Delay, Environment, EnvironmentSection, PlayedRewards
 
@@ -155,6 +157,20 @@ class LinearEnvironment(FeaturelessEnvironment):
         self.theta: Array = np.asarray(scale * self._half_range * direction / np.linalg.norm(direction))
         # the mean reward of every action over all people, shape (k,)
         self.values = np.asarray(self._middle + self._actions @ self.theta)
+        # the reward of the best action, which in a box may be no point of the cover
+        self.best = float(np.max(self.values))
+        self._is_box = spec.actions.box is not None
+        if spec.actions.box is not None:
+            self.best = max(self.best, self._middle + self._find_maximum(spec.actions.box))
+
+    def _find_maximum(self, box: Box) -> float:
+        """Return the largest reward of a box, less the middle, from the best point of its finest cover on."""
+        row = np.array([int(np.argmax(self.values))])
+        bounds = [(-1.0, 1.0)] * len(box.low)
+        climb = minimize(
+            lambda x: -float((box.compute_terms(x[None]) @ self.theta)[0]), box.locate(row)[0], bounds=bounds
+        )
+        return -float(climb.fun)
 
     def rewards(self, contexts: Array, decisions: Plays, rng: np.random.Generator) -> Array:
         """Draw each participant's average reward of each action played; shape (n, plays)."""
@@ -166,12 +182,16 @@ class LinearEnvironment(FeaturelessEnvironment):
         """Return sums over rounds of plays, which affect all participants, whether they are invited or not."""
         times = int(decisions.times.sum())
         expected = float(decisions.times @ self.values[decisions.actions])
-        return PlayedRewards(times, expected, times * float(np.max(self.values)), times * self.values)
+        return PlayedRewards(times, expected, times * self.best, times * self.values)
 
     def facts(self, policy: Policy) -> dict[str, float]:
-        """Return whether the best action is still active, if the policy has ``active`` actions."""
+        """Return whether the best action is still active, if the policy has ``active`` actions, or a box's loss."""
         active = getattr(policy, "active", None)
-        return {} if active is None else {"best_action_kept": float(np.argmax(self.values) in active)}
+        if active is None:
+            return {}
+        if self._is_box:
+            return {"reward_lost_at_the_best_point_left": self.best - float(np.max(self.values[active]))}
+        return {"best_action_kept": float(np.argmax(self.values) in active)}
 
 
 class DisjointSection(EnvironmentSection):

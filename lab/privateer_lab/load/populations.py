@@ -72,9 +72,8 @@ def find_population_in_folder(spec: Spec, folder: Path, cohort: str = "") -> tup
 
 def _matching_population(stored: Spec, published: Spec, cohort: str) -> dict[str, Any] | None:
     """Return the population of a local spec, if the published spec is of the same experiment."""
-    options = published.options  # an operator may have added arms, the last ones
-    digests = {_experiment_digest(published, options[:count]) for count in range(1, len(options) + 1)}
-    if _experiment_digest(stored, stored.options) not in digests:
+    options = published.options[: len(stored.options)]  # an operator may have added arms, the last ones
+    if _experiment_digest(stored, stored.options) != _experiment_digest(published, options):
         return None
     return getattr(stored.source(cohort), "population", None) or stored.population
 

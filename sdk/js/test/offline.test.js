@@ -7,6 +7,8 @@ import { after, before, test } from "node:test";
 
 import { OfflinePolicy, PrivateerError } from "../src/index.js";
 import { formatCanonical } from "../src/offline/canonical.js";
+import { PhasedDecider } from "../src/offline/phased.js";
+import { DeciderSpec } from "../src/offline/spec.js";
 import { Participation } from "../src/participation.js";
 import { LIMITS } from "../src/verification.js";
 import { value, word } from "./support/people.js";
@@ -70,6 +72,21 @@ test("people choose offline as in Python, by every algorithm that exports", asyn
       }
     });
   }
+});
+
+test("points of a box have the names that they have in Python", async () => {
+  const { document } = vectors("offline").find((/** @type {any} */ one) => one.name === "phased in a box");
+  const { options } = await OfflinePolicy.read(written(document), quiet);
+  assert.deepEqual([options.length, options[1], options.at(-1)], [129 ** 2, "(0.1, -9.89609375)", "(0.7, 3.3)"]);
+  assert.equal(createHash("sha256").update(options.join()).digest("hex"), "b876cce275720545328498d2d1457935cc14fe0a37dd9227c816d640649cf8f3");
+});
+
+test("a box without sides is refused", () => {
+  const { document } = vectors("offline").find((/** @type {any} */ one) => one.name === "phased in a box");
+  const read = (/** @type {any} */ actions) => new DeciderSpec({ ...document.spec, actions }, new Map([["phased", PhasedDecider]]));
+  assert.deepEqual(read({ low: [0], high: [128] }).options.slice(0, 2), ["(0)", "(1)"]);
+  for (const actions of [{ low: [0], high: [0] }, { low: [1], high: [0] }, { low: [0] }, { low: [0], high: [1, 1] }, { low: Array(7).fill(0), high: Array(7).fill(1) }])
+    assert.throws(() => read(actions), PrivateerError);
 });
 
 test("another policy decides otherwise: the digests would show it", async () => {

@@ -6,6 +6,7 @@ Actions affect the whole population. In each phase a public sample of it reports
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Annotated, Any, ClassVar, Final, Literal, Self, cast
 
 import numpy as np
@@ -173,7 +174,9 @@ class PhasedSpec(Spec):
 
     @property
     def options(self) -> tuple[str, ...]:
-        """Names of the actions: their rows, from 0."""
+        """Names of the actions: their rows, from 0, or the coordinates of a box's points."""
+        if self.actions.box:
+            return self.actions.box.name_points()
         return tuple(map(str, range(self.actions.shape[0])))
 
     def first_batch(self, cohort: str) -> int:
@@ -199,15 +202,23 @@ class PhasedSpec(Spec):
         specs = {}
         for name, promise in example_promises().items():
             specs[name] = cls._example(promise | dict.fromkeys({"epsilon"} & promise.keys(), 4.0))
+        box = {"low": [0.1, -10.0], "high": [0.7, 3.3]}
+        specs["box"] = cls._example(example_promises()["central"] | {"epsilon": 4.0}, actions=box)
         specs["local-normal"] = cls._example({"model": "local", "epsilon": 1.0, "delta": 0.25})
         return specs
 
     @classmethod
-    def _example(cls, privacy: Mapping[str, Any], honest_fraction: float = 0.6, **algorithm: Any) -> Self:
+    def _example(
+        cls,
+        privacy: Mapping[str, Any],
+        honest_fraction: float = 0.6,
+        actions: Mapping[str, Any] = MappingProxyType({"count": 30, "dimension": 4, "seed": 2}),
+        **algorithm: Any,
+    ) -> Self:
         batch_keys = {"min_batch": 2, "honest_fraction": honest_fraction}
         data = {
             "experiment": {"name": "test", "horizon": 20_000, "participants": 5_000},
-            "actions": {"count": 30, "dimension": 4, "seed": 2},
+            "actions": dict(actions),
             "reward": {"low": -1.0, "high": 1.0},
             "privacy": {**privacy, **batch_keys},
             "algorithm": {"name": "phased", **algorithm},
@@ -300,10 +311,11 @@ class PhasedPolicy(Policy):
         return averages, bool(((averages < spec.reward.low) | (averages > spec.reward.high)).any())
 
     def view(self, spec: PhasedSpec) -> PolicyView:
-        """Return the phase's plays and draw; actions are named by their rows, from 0."""
-        plays = dict(zip(map(str, self.support.tolist()), self.plays.tolist(), strict=True))
+        """Return the phase's plays and draw, with the spec's names of actions."""
+        names = spec.options
+        plays = dict(zip((names[row] for row in self.support), self.plays.tolist(), strict=True))
         draw = PublicDraw(self.draw.seed, self.draw.start, self.draw.places)
-        active = tuple(map(str, self.active.tolist()))
+        active = tuple(names[row] for row in self.active)
         return PolicyView(spec.algorithm.name, self.version, PlayCounts(plays, active, self.terms.batch_size, draw))
 
 

@@ -12,7 +12,7 @@ from typing_extensions import override
 from privateer_core.algorithms.phased import PhasedPolicy, PhasedSpec
 from privateer_core.answer import Answer, Ending
 from privateer_core.answer.estimates import Estimate
-from privateer_core.answer.facts import Fact
+from privateer_core.answer.facts import Fact, Table
 from privateer_core.answer.parts import Basis, Figures
 from privateer_core.arrays import Array, Bools, Ints
 from privateer_core.errors import SpecError
@@ -23,12 +23,14 @@ from privateer_core.primitives.questions import VectorSum
 from privateer_core.privacy.terms import calibrate
 from privateer_core.spec.arms import PlannedRound
 from privateer_server.algorithms import NewRound, RoundsLearner, RoundVolume, Step, must_agree
-from privateer_server.algorithms.phased.design import compute_span, near_optimal_design
+from privateer_server.algorithms.phased.design import Design, compute_span, near_optimal_design
+from privateer_server.algorithms.phased.lack_of_fit import LackOfFit, weight_departures
 
 _N_LEADERS: Final = 16  # actions of the highest estimates, against each of which every action is compared
 _CLIPPING_DEVIATIONS: Final = 2.0  # standard deviations by which an average must be near the bound to count for clipped
 _MAX_SUPPORT_GROWTH: Final = 1.5
 """Actions that a later phase may play by those of the first: uploads of more are larger than what was admitted."""
+_MAX_REFINED_POINTS: Final = 1_000  # points of a box up to which a cover is refined
 _Z_GRID: Final = np.linspace(-8.0, 8.0, 1601)
 _MEAN_SHORTFALLS: Final = np.exp(-(_Z_GRID**2) / 2) / math.sqrt(2 * math.pi) + _Z_GRID * ndtr(_Z_GRID)
 """Mean of (z - Z)_+ for a standard normal Z, at `_PLACES`: rising."""
@@ -52,6 +54,8 @@ class PhasedState:
     radii: Array  # shape (a,): how far each of ``estimates`` may be off by itself
     failed: bool = False  # whether a phase came to no end, so that the best action so far is played
     reported: int = 0  # people whose reports opened, of phases that were learned from
+    level: int = 0  # of the cover of a box that has ``active``
+    lack_of_fit: LackOfFit | None = None  # of a box
 
 
 @dataclass(frozen=True)
@@ -62,6 +66,7 @@ class PhaseEstimate:
     weights: Array  # shape (rank, s): what multiplies the averages in ``theta``
     covariance: Array  # shape (rank, rank): sub-Gaussian variance of ``theta``
     scale: float  # the scale of the error beyond sub-Gaussian, see `GaussianVectors.spread`
+    slack: float = 0.0  # how much better than an action those may be for which it stands
 
     def width(self, differences: Array, log_inverse_failure: float) -> Array:
         """Return bounds on the errors of ``differences`` (n, rank), each of this failure probability; shape (n,)."""
@@ -84,21 +89,43 @@ class PhasedLearner(RoundsLearner[PhasedSpec, PhasedState, PhasedPolicy]):
 
     def __init__(self, spec: PhasedSpec) -> None:
         super().__init__(spec)
-        self.actions = spec.actions.matrix
+        self.actions, self.box = spec.actions.matrix, spec.actions.box
         self.log = math.log(1 / spec.comparison_failure_probability)
 
     @cached_property
     def _largest_support(self) -> tuple[int, int]:
         """The most actions of the first phase, and of any other: known before there is a seed."""
-        n_first_actions = len(near_optimal_design(self.actions, self.gap).support)
+        n_first_actions = len(self._design(self._first_rows, None).support)
         return n_first_actions, min(len(self.actions), math.ceil(_MAX_SUPPORT_GROWTH * n_first_actions))
+
+    @cached_property
+    def _first_rows(self) -> Ints:
+        """The actions of the first phase."""
+        return self.box.list_rows(self.box.first_level) if self.box else np.arange(len(self.actions))
+
+    def _choose_cover(self, state: PhasedState) -> tuple[Ints, int]:
+        """Return the actions of the next phase: those left, or in a box the next cover's points around them if few."""
+        if self.box and state.phase and state.level < self.box.last_level:
+            rows = self.box.refine(state.active, state.level)
+            if len(rows) <= _MAX_REFINED_POINTS:
+                return rows, state.level + 1
+        return state.active, state.level
+
+    def _design(self, rows: Ints, max_support: int | None) -> Design:
+        """Return a near-optimal design, which in a box tells also the powers that the polynomial lacks."""
+        points = self.actions[rows]
+        if self.box:
+            points = np.hstack([points, self.box.compute_powers(self.box.locate(rows))])
+        return near_optimal_design(points, self.gap, max_support)
 
     @override
     def start(self, seed: int) -> PhasedState:
         """Return the state with all actions; refuse a horizon that has no room for the first phase."""
-        n_actions = len(self.actions)
-        unknown = np.full(n_actions, np.inf)
-        state = PhasedState(0, 0, 0, np.arange(n_actions), np.zeros(n_actions), unknown, 0.0, seed, unknown)
+        unknown = np.full(len(self._first_rows), np.inf)
+        state = PhasedState(0, 0, 0, self._first_rows, np.zeros(len(unknown)), unknown, 0.0, seed, unknown)
+        if self.box:
+            lack_of_fit = LackOfFit.without_phases(len(self.box.low))
+            state = replace(state, level=self.box.first_level, lack_of_fit=lack_of_fit)
         n_rounds = self.rounds(state)
         if n_rounds > self.spec.experiment.horizon:
             detail, remedy = f"the first phase takes {n_rounds} rounds", f"raise it to {n_rounds}"
@@ -126,8 +153,12 @@ class PhasedLearner(RoundsLearner[PhasedSpec, PhasedState, PhasedPolicy]):
 
     def batch(self, state: PhasedState) -> int:
         """Return the number of participants of the next phase; 0 after the last phase, or a failure."""
-        is_done = state.failed or len(state.active) == 1 or state.phase >= self.spec.phases
+        is_done = state.failed or self._has_one_action(state) or state.phase >= self.spec.phases
         return 0 if is_done else self.spec.phase_size(state.phase + 1)
+
+    def _has_one_action(self, state: PhasedState) -> bool:
+        """Whether one action is left, and no finer cover has others."""
+        return len(state.active) == 1 and (self.box is None or state.level == self.box.last_level)
 
     @override
     def miss(self, state: PhasedState, policy: PhasedPolicy, *, is_repeated: bool) -> PhasedState:
@@ -168,7 +199,8 @@ class PhasedLearner(RoundsLearner[PhasedSpec, PhasedState, PhasedPolicy]):
         draw = Draw(
             state.seed, self.spec.experiment.participants, state.asked, self.spec.count_invited(terms.batch_size)
         )
-        return PhasedPolicy(next_round.version, state.active, support, plays, draw, self.spec.reward.middle, terms)
+        rows, _ = self._choose_cover(state)
+        return PhasedPolicy(next_round.version, rows, support, plays, draw, self.spec.reward.middle, terms)
 
     def _question(self, coordinates: int, seed: int) -> VectorSum:
         return VectorSum(Ball("max", self.spec.reward.half_range, coordinates), seed)
@@ -180,9 +212,10 @@ class PhasedLearner(RoundsLearner[PhasedSpec, PhasedState, PhasedPolicy]):
 
     def _plan_plays(self, state: PhasedState) -> tuple[Ints, Ints]:
         """Return the actions to play and how often: T(x) = ceil(h pi(x))."""
-        design = near_optimal_design(self.actions[state.active], self.gap, self._largest_support[1])
+        rows, _ = self._choose_cover(state)
+        design = self._design(rows, self._largest_support[1])
         length = self.spec.first_phase_length * 2.0**state.phase
-        return state.active[design.support], np.ceil(length * design.weights).astype(np.int64)
+        return rows[design.support], np.ceil(length * design.weights).astype(np.int64)
 
     def _final_plays(self, state: PhasedState, _support: Ints, _plays: Ints, n_rounds_left: int) -> tuple[Ints, Ints]:
         """Return the best action for the remaining rounds, after the last phase."""
@@ -195,10 +228,13 @@ class PhasedLearner(RoundsLearner[PhasedSpec, PhasedState, PhasedPolicy]):
         The release may be of fewer people than were asked: averages and widths are of those who reported.
         """
         averages = release.sums / release.reports
-        basis = compute_span(self.actions[state.active])
+        rows, level = self._choose_cover(state)
+        basis = compute_span(self.actions[rows])
         estimate = self._estimate(policy, averages, release.reports, basis)
-        points = self.actions[state.active] @ basis.T
+        points = self.actions[rows] @ basis.T
         values = points @ estimate.theta
+        if self.box and level < self.box.last_level:
+            estimate = replace(estimate, slack=self._bound_curvature(estimate, basis, level))
         is_kept = self._select_active(state.phase, policy, release.reports, points, values, estimate)
         leader = int(np.argmax(values))
         new_state = replace(
@@ -206,13 +242,16 @@ class PhasedLearner(RoundsLearner[PhasedSpec, PhasedState, PhasedPolicy]):
             phase=state.phase + 1,
             played=state.played + policy.rounds,
             asked=state.asked + policy.draw.places,
-            active=state.active[is_kept],
+            active=rows[is_kept],
             estimates=values[is_kept],
             widths=estimate.width(points - points[leader], self.log)[is_kept],
             clipped=self._clipped_share(policy, averages, release.reports),
             radii=estimate.width(points, self.log)[is_kept],
             reported=state.reported + release.reports,
         )
+        if state.lack_of_fit:
+            lack_of_fit = state.lack_of_fit.merge(self._test_fit(policy, averages, release.reports))
+            new_state = replace(new_state, level=level, lack_of_fit=lack_of_fit)
         return self._check_remaining_people(new_state)
 
     def _estimate(self, policy: PhasedPolicy, averages: Array, people: int, basis: Array) -> PhaseEstimate:
@@ -224,11 +263,31 @@ class PhasedLearner(RoundsLearner[PhasedSpec, PhasedState, PhasedPolicy]):
         points = self.actions[policy.support] @ basis.T
         gram = (points * policy.plays[:, None]).T @ points
         weights = np.linalg.solve(gram, points.T * policy.plays)
+        estimate = self._weigh(policy, averages, people, np.asarray(weights, np.float64))
+        sampled = np.eye(len(basis)) * self.spec.algorithm.participant_standard_deviation**2 / people
+        return replace(estimate, covariance=estimate.covariance + sampled)
+
+    def _weigh(self, policy: PhasedPolicy, averages: Array, people: int, weights: Array) -> PhaseEstimate:
+        """Return weighted sums of averages, with their errors by rewards and noise."""
         variance, scale = policy.mechanism.error_bounds(people)
         rewards = self.spec.reward.half_range**2 / (policy.plays * people)
-        sampled = np.eye(len(basis)) * self.spec.algorithm.participant_standard_deviation**2 / people
-        covariance: Array = (weights * (rewards + variance)) @ weights.T + sampled
-        return PhaseEstimate(weights @ averages, np.asarray(weights, np.float64), covariance, scale)
+        return PhaseEstimate(weights @ averages, weights, (weights * (rewards + variance)) @ weights.T, scale)
+
+    def _test_fit(self, policy: PhasedPolicy, averages: Array, people: int) -> LackOfFit:
+        """Return how far averages depart from the polynomial, of which people's own parameters are others."""
+        assert self.box is not None
+        powers = self.box.compute_powers(self.box.locate(policy.support))
+        weights, is_tested = weight_departures(self.actions[policy.support], powers, policy.plays)
+        estimate = self._weigh(policy, averages, people, weights)
+        radii = estimate.width(np.eye(len(weights)), self.log)
+        return LackOfFit(estimate.theta, np.where(is_tested, radii, np.inf))
+
+    def _bound_curvature(self, estimate: PhaseEstimate, basis: Array, level: int) -> float:
+        """Bound what a better point of the box may have over the nearest of a level's cover."""
+        assert self.box is not None
+        terms = basis.T[self.box.quadratic_terms]
+        sizes = np.abs(terms @ estimate.theta) + estimate.width(terms, self.log)
+        return self.box.bound_loss(sizes, level)
 
     def _select_active(
         self, _closed: int, _policy: PhasedPolicy, _people: int, points: Array, values: Array, estimate: PhaseEstimate
@@ -240,7 +299,7 @@ class PhasedLearner(RoundsLearner[PhasedSpec, PhasedState, PhasedPolicy]):
         """
         is_kept = np.ones(len(values), bool)
         for leader in np.argsort(-values, kind="stable")[:_N_LEADERS]:
-            is_beaten = values[leader] - values > estimate.width(points - points[leader], self.log)
+            is_beaten = values[leader] - values > estimate.width(points - points[leader], self.log) + estimate.slack
             is_beaten[leader] = False
             is_kept &= ~is_beaten
         return is_kept
@@ -270,27 +329,40 @@ class PhasedLearner(RoundsLearner[PhasedSpec, PhasedState, PhasedPolicy]):
         is_over = self.is_over(state)
         estimates = self._build_estimates(state) if state.phase else ()
         best = int(np.argmax(state.estimates)) if estimates else None
-        ending: Ending = "its rule" if len(state.active) == 1 else "its horizon"
+        ending: Ending = "its rule" if self._has_one_action(state) else "its horizon"
         return Answer(
             stage="failed" if state.failed else "ended" if is_over else "learning",
             people=None if state.asked else 0,
             rounds=state.phase,
-            confidence=max(0.0, 1 - 2 * len(estimates) * self.spec.comparison_failure_probability),
-            recommended=None if best is None else str(state.active[best]),
+            confidence=max(0.0, 1 - 2 * len(state.active) * self.spec.comparison_failure_probability),
+            recommended=None if best is None else self.spec.options[state.active[best]],
             basis=None if best is None else self._choose_basis(best, state),
             stop_reason=ending if is_over and not state.failed else None,
             estimates=estimates,
-            parts=(self._build_progress(state),) if estimates else (),
+            parts=self._build_parts(state) if estimates else (),
         )
+
+    def _build_parts(self, state: PhasedState) -> tuple[Figures | Table, ...]:
+        progress = self._build_progress(state)
+        if self.box is None or state.lack_of_fit is None:
+            return (progress,)
+        points = self.box.list_points(state.active)
+        return progress, state.lack_of_fit.build_table(points, points[int(np.argmax(state.estimates))])
 
     def _build_estimates(self, state: PhasedState) -> tuple[Estimate, ...]:
         bounds = (self.spec.reward.low, self.spec.reward.high)
         values = (state.estimates + self.spec.reward.middle).tolist()
+        names = self.spec.options
         rows = zip(state.active.tolist(), values, state.radii.tolist(), strict=True)
-        return tuple(Estimate.within(str(row), value, radius, bounds) for row, value, radius in rows)
+        return tuple(Estimate.within(names[row], value, radius, bounds) for row, value, radius in rows)
 
     def _choose_basis(self, best: int, state: PhasedState) -> Basis:
-        """Return the basis on which an action is the best; the only remaining action has no rival."""
+        """Return the basis on which an action is the best; the only remaining action has no rival.
+
+        Where a box's rewards are no polynomial, nothing is decided by it.
+        """
+        if state.lack_of_fit and state.lack_of_fit.is_detected:
+            return "ahead, and not decided"
         highest = np.delete(state.estimates + state.radii, best).max(initial=-np.inf)
         is_separate = bool(highest < (state.estimates - state.radii)[best])
         return "decided against all other options" if is_separate else "ahead, and not decided"

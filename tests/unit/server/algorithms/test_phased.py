@@ -1,7 +1,9 @@
 """The phased learner: designs, least squares, widths that cover, what is dropped, and how it ends."""
 
+import itertools
 import math
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -110,6 +112,98 @@ def test_the_best_action_is_rarely_eliminated(trust, monkeypatch):
     monkeypatch.setattr(PhasedLearner, "_select_active", use_narrow_widths)
     n_lost = sum(not simulate_once(spec, seed).facts["best_action_kept"] for seed in range(40))
     assert stats.binom.sf(n_lost - 1, 40, 12 * spec.phases * 1e-4) < FALSE_ALARM
+
+
+BOX = {"actions": {"low": [0.0, -10.0, 1.0], "high": [1.0, 10.0, 5.0]}}
+
+
+def learn_phases(spec, theta, n_phases, bend=0.0):
+    """States of so many phases at most, without noise, of rewards with ``bend`` times the power that is tested."""
+    learner: Any = learner_for(spec)
+    box, states = spec.actions.box, [learner.start(3)]
+    for version in range(1, n_phases + 1):
+        policy = learner.open_next_round(states[-1], version, 0).policy
+        if policy.terms.batch_size == 0:
+            break
+        powers = box.compute_powers(box.locate(policy.support))
+        means = spec.actions.matrix[policy.support] @ theta + bend * powers[:, 0]
+        people = policy.terms.batch_size
+        states.append(learner.learn(states[-1], policy, VectorSums(people, people * means, 0.0)))
+    return learner, states
+
+
+def test_a_box_begins_with_a_coarse_cover_and_refines_what_is_left():
+    """Phase by phase the points left are of the same cover or the next, and lie around those left before."""
+    spec = phased_spec({**BOX, "experiment.horizon": 200_000, "experiment.participants": 50_000})
+    theta = np.random.default_rng(2).normal(size=10)
+    learner, states = learn_phases(spec, theta / np.linalg.norm(theta), 9)
+    box = spec.actions.box
+    assert states[0].active.tolist() == box.list_rows(2).tolist()
+    assert [state.level for state in states] == [2, 2, 3, *[state.level for state in states[3:]]]
+    for before, after in itertools.pairwise(states):
+        assert after.level - before.level in (0, 1)
+        assert set(after.active.tolist()) <= set(box.list_rows(after.level).tolist())
+        gaps = np.abs(box.locate(after.active)[:, None] - box.locate(before.active)).max(axis=2).min(axis=1)
+        assert gaps.max() <= 2.0 ** (1 - after.level)
+        assert len(after.active) <= 1000
+    assert states[-1].level == box.last_level
+    best = int(np.argmax(spec.actions.matrix @ theta))
+    assert learner.answer(states[-1]).recommended == spec.options[best]
+
+
+@pytest.mark.parametrize(("trust", "factor"), [("none", 1.0), ("central", 30.0)])
+def test_the_best_point_of_a_box_is_approached(trust, factor):
+    """Ten runs: less than a tenth of the regret of chance without noise, less than a half with it."""
+    changes = {"experiment.horizon": 100_000, "experiment.participants": 200_000}
+    spec = phased_spec({**BOX, **changes, "algorithm.participants_factor": factor}, trust)
+    runs = [simulate_once(spec, seed) for seed in range(10)]
+    assert np.mean([run.regret / run.uniform_regret for run in runs]) < (0.1 if trust == "none" else 0.5)
+    assert max(run.facts["reward_lost_at_the_best_point_left"] for run in runs) < 0.01
+
+
+@pytest.mark.parametrize("degree", [1, 2])
+def test_a_reward_that_is_no_polynomial_of_the_degree_is_detected(degree):
+    """Without noise there is a departure along the side that bends, and none along others or of a polynomial."""
+    changes = {"experiment.participants": 500_000, "algorithm.participants_factor": 100.0}
+    spec = phased_spec({"actions": {**BOX["actions"], "degree": degree}, **changes})
+    learner, (*_, bent) = learn_phases(spec, np.zeros(spec.actions.shape[1]), 6, bend=0.5)
+    assert abs(bent.lack_of_fit.departures[0]) > bent.lack_of_fit.radii[0]
+    assert bent.lack_of_fit.departures[1:] == pytest.approx([0.0, 0.0], abs=1e-9)
+    answer = learner.answer(bent)
+    assert answer.basis == "ahead, and not decided"
+    _, table = answer.parts
+    assert table.title == "where the best point is, and rewards that are no polynomial"
+    ends = [bent.lack_of_fit.departures[0] + sign * bent.lack_of_fit.radii[0] for sign in (-1, 1)]
+    assert table.rows[0][0] == "x1"
+    assert table.rows[0][4:] == pytest.approx([bent.lack_of_fit.departures[0], *ends])
+    theta = np.array([0.0, 1.0, 0.7, 0.5, *[0.0] * (spec.actions.shape[1] - 4)])
+    learner, (*_, straight) = learn_phases(spec, theta, 8)
+    assert straight.lack_of_fit.departures == pytest.approx(np.zeros(3), abs=1e-9)
+    answer = learner.answer(straight)
+    assert answer.basis == "decided against all other options"
+    assert answer.parts[1].title == "where the best point is"
+
+
+@pytest.mark.parametrize("trust", ["none", "central", "local", "shuffle"])
+def test_departures_are_detected_as_seldom_as_stated(trust, monkeypatch):
+    """Of polynomials a departure is beyond its radius with a probability of 2 beta at most; planted: a third of it."""
+    beta, draws = 0.05, 400
+    monkeypatch.setattr(PhasedSpec, "comparison_failure_probability", beta)
+    changes = {"algorithm.participants_factor": 30.0, "experiment.participants": 50_000}
+    spec = phased_spec({"actions": {"low": [0.0, 0.0], "high": [1.0, 1.0]}, **changes}, trust)
+    learner, _, policy = open_first_phase(spec)
+    people, no_contexts = environment_for(spec, 1), np.zeros((policy.terms.batch_size, 0))
+    rng, missed = np.random.default_rng(8), np.zeros((2, 2))
+    for _ in range(draws):
+        decisions = policy.decide(no_contexts, np.zeros(0, np.uint32))
+        averages = people.rewards(no_contexts, decisions, rng) * 0.5
+        coins = rng.integers(0, 2**32, len(averages), dtype=np.uint32)
+        release = policy.mechanism.simulate(policy.contribute(no_contexts, coins, decisions, averages), rng)
+        test = learner._test_fit(policy, release.sums / release.reports, release.reports)
+        missed[0] += np.abs(test.departures) > test.radii
+        missed[1] += np.abs(test.departures) > test.radii / 4
+    assert (stats.binom.sf(missed[0] - 1, draws, 2 * beta) > FALSE_ALARM).all()
+    assert stats.binom.sf(missed[1].sum() - 1, draws * 2, 2 * beta) < FALSE_ALARM
 
 
 def test_published_widths_are_those_of_equation_3(monkeypatch):
