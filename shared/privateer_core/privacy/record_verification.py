@@ -25,14 +25,12 @@ from privateer_core.privacy.record import (
     read_terms,
 )
 from privateer_core.privacy.terms import JUMP, Terms
-from privateer_core.privacy.trust import check_promise, count_honest, trust_of
+from privateer_core.privacy.trust import CALIBRATIONS, TIGHT, check_promise, count_honest, trust_of
 from privateer_core.spec.privacy import Privacy, default_of_idle_key
 from privateer_core.spec.sections import parse_section
 
 _REMEDY: Final = "ask for a new record, and do not trust this one"
 _PARTICIPANTS_MAX: Final = 10**12
-_UNUSED_FACTOR: Final = 1.1
-"""Factor by which no calibration leaves the local epsilon of a report below its bound."""
 
 
 def read_certificates(value: Any) -> dict[str, Certificate]:
@@ -165,17 +163,18 @@ class _Cohort:
 def _has_room(terms: Terms, max_epsilon: float) -> bool:
     """Whether the promise would hold for reports of a clearly larger local epsilon within its bound."""
     mechanism: Any = terms.mechanism
+    factor = CALIBRATIONS.get(terms.calibration, CALIBRATIONS[TIGHT])
     if hasattr(mechanism, "epsilons"):
         candidates = [
-            (*mechanism.epsilons[:group], epsilon * _UNUSED_FACTOR, *mechanism.epsilons[group + 1 :])
+            (*mechanism.epsilons[:group], epsilon * factor, *mechanism.epsilons[group + 1 :])
             for group, epsilon in enumerate(mechanism.epsilons)
-            if mechanism.promised_shares[group] and epsilon * _UNUSED_FACTOR <= max_epsilon
+            if mechanism.promised_shares[group] and epsilon * factor <= max_epsilon
         ]
         changed = (structs.replace(mechanism, epsilons=epsilons) for epsilons in candidates)
         return any(replace(terms, mechanism=candidate).keeps_promise for candidate in changed)
-    if mechanism.local_epsilon * _UNUSED_FACTOR > max_epsilon or not hasattr(mechanism, "epsilon"):
+    if mechanism.local_epsilon * factor > max_epsilon or not hasattr(mechanism, "epsilon"):
         return False
-    larger = structs.replace(mechanism, epsilon=mechanism.epsilon * _UNUSED_FACTOR)
+    larger = structs.replace(mechanism, epsilon=mechanism.epsilon * factor)
     return replace(terms, mechanism=larger).keeps_promise
 
 

@@ -37,7 +37,7 @@ class Terms:
     model: str
     epsilon: float
     delta: float
-    calibration: str  # the calibration of the trust model's row; devices accept `TIGHT` alone
+    calibration: str  # the calibration, which names the accountant that it is by; devices accept `CALIBRATIONS` alone
     # batch_size, honest: participants of the round, and how many the promise counts on (0: the participant alone)
     batch_size: int
     honest: int

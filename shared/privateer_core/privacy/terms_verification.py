@@ -7,7 +7,7 @@ from typing import Final, get_args
 from privateer_core.errors import SpecError, TermsRefused
 from privateer_core.primitives.questions import Question
 from privateer_core.privacy.terms import Terms
-from privateer_core.privacy.trust import TIGHT, count_honest
+from privateer_core.privacy.trust import CALIBRATIONS, count_honest
 from privateer_core.spec.privacy import ArmVisibility, Privacy
 from privateer_core.spec.spec import Spec
 from privateer_core.wire.publication import Round
@@ -77,18 +77,19 @@ def verify(
 
 
 def _check_agreement(terms: Terms, spec: Spec, privacy: Privacy, facts: Round) -> None:
-    """Refuse terms that differ from the spec; a device accepts tight calibrations only."""
+    """Refuse terms that differ from the spec, and calibrations that are not by an accountant of this device."""
     expected = {
         "model": privacy.model,
         "epsilon": privacy.bound,
         "delta": privacy.delta,
-        "calibration": TIGHT,
         "batch_size": facts.batch_size,
         "honest": count_honest(privacy, facts.fewest),
         "reports": spec.reports,
     }
     # Published calibrations are for simulation alone, also if the server's terms name them otherwise.
-    _check(privacy.trust.calibration == TIGHT, "the algorithm is for simulation alone", "calibration")
+    _check(privacy.trust.calibration in CALIBRATIONS, "the algorithm is for simulation alone", "calibration")
+    detail = "another accountant made the terms, and this device cannot check them"
+    _check(terms.calibration in CALIBRATIONS, detail, "calibration", "update the application, or do not take part")
     for name, value in expected.items():
         _check(getattr(terms, name) == value, "the terms differ from the experiment's spec", name)
 

@@ -41,7 +41,12 @@ from privateer_core.privacy import calibrations
 from privateer_core.privacy.calibrations import Guarantee
 
 TIGHT: Final = "tight"
-"""Name of the most informative calibration that keeps its promise."""
+"""Name of the most informative calibration that keeps its promise, by the accountant of this version."""
+CALIBRATIONS: Final = {TIGHT: 1.1}
+"""By name of a calibration that devices accept: the factor by which it leaves no local epsilon below its bound.
+
+A tighter accountant takes a new name, and the old ones a larger factor (docs/accounting.md).
+"""
 BATCH_MIN: Final = 100
 """Smallest ``min_batch`` of reports that are amplified by shuffling."""
 BATCH_MIN_BY_EPSILON: Final = ((4.0, BATCH_MIN), (2.0, 300))
@@ -100,7 +105,7 @@ class Trust(msgspec.Struct, frozen=True):
     serves: Mapping[type[Question], Serving]  # mechanisms by kind of question
     # a promise for small instances in tests: ``epsilon`` and ``delta`` if the model needs them
     example: Mapping[str, float]
-    # name of the calibration in terms. Devices accept `TIGHT` alone, and services run nothing else.
+    # name of the calibration in terms, one of `CALIBRATIONS`: devices accept no other, and services run nothing else
     calibration: str = TIGHT
 
     @property
