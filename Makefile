@@ -47,7 +47,9 @@ coverage: $(STAMP)
 data: $(STAMP)
 	$(BIN)/python -m pytest -q -n 2 --dist worksteal -m "data and not nightly" $(call marked,data)
 
+# With a search for bytes that decoders neither read nor refuse, which needs atheris.
 nightly: $(STAMP)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/fuzz.txt
 	$(BIN)/python -m pytest -q -n 2 --dist worksteal -m "nightly$(if $(PRIVATEER_ADULT),, and not data)$(if $(POSTGRES),, and not postgres)"
 	$(MAKE) kernels
 
@@ -158,7 +160,7 @@ version: $(STAMP)
 
 # Needs uv; writes no registry address.
 lock:
-	for role in dev demo benchmark browser docs interop issuer load release server shuffler; do \
+	for role in dev demo benchmark browser docs fuzz interop issuer load release server shuffler; do \
 		uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header --no-annotate --no-strip-extras \
 			requirements/$$role.in -o requirements/$$role.txt; done
 

@@ -197,7 +197,7 @@ def test_every_direct_dependency_is_justified() -> None:
 
 
 def test_locks_have_hashes_and_no_addresses() -> None:
-    assert len(LOCKS) == 11
+    assert len(LOCKS) == 12
     for lock in LOCKS:
         text = lock.read_text()
         assert "://" not in text

@@ -66,8 +66,8 @@ def test_reports_of_the_device_close_a_round(device: Path, services: Services, t
     while httpx.get(f"{services.server}/experiments/foreign-local").json()["version"] != 2:
         assert time.monotonic() < deadline
         time.sleep(0.1)
-    again = take_part(device, services, "foreign-local", tmp_path)
-    assert again["outcomes"] == {"already-reported": PEOPLE}
+    repeated = take_part(device, services, "foreign-local", tmp_path)
+    assert repeated["outcomes"] == {"already-reported": PEOPLE}
 
 
 def test_the_shuffler_takes_reports_of_the_device(device: Path, services: Services, tmp_path: Path) -> None:

@@ -53,8 +53,8 @@ def load_recipe(
 def serve_people(get: Callable[[str], Any], post: Callable[[str], Any]) -> None:
     """Have each person visit twice and buy twice."""
     arms = {person: [get(f"/offer/{person}")["arm"] for _ in "ab"] for person in PEOPLE}
-    assert all(arm == again for arm, again in arms.values())
-    assert len({arm for arm, _ in arms.values()} & ARMS) > 1  # all alike by chance: 6e-10
+    assert all(first == second for first, second in arms.values())
+    assert len({first for first, _ in arms.values()} & ARMS) > 1  # all alike by chance: 6e-10
     outcomes = Counter(post(f"/bought/{person}")["outcome"] for person in PEOPLE for _ in "ab")
     assert outcomes == {"accepted": len(PEOPLE), "already-reported": len(PEOPLE)}
 
