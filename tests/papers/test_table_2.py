@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from privateer_core.errors import SpecError
-from privateer_lab.baselines.descent import Logistic
 from privateer_lab.baselines.run import play_together
 from privateer_lab.simulation.simulate import simulate_once
 from privateer_papers.data_files import DATA
 from privateer_papers.paper_1.real_data import table_2
+from privateer_papers.paper_1.real_data.descent import Logistic
 from privateer_papers.paper_1.real_data.people import ADULT, JOBS, TAXI, CohortsBySize
 from privateer_papers.paper_1.real_data.table_2 import (
     DATASETS,

@@ -21,8 +21,8 @@ from privateer_core.algorithms.linear.policy import LinearPolicy
 from privateer_core.algorithms.linear.spec import LinearSpec, LinearTable
 from privateer_core.arrays import Array, Ints
 from privateer_core.spec.arms import ArmsSpec
-from privateer_lab.baselines.descent import centre_features
 from privateer_lab.baselines.run import Baseline, Visitors
+from privateer_papers.paper_1.real_data.descent import centre_features
 from privateer_papers.published_trust import PublishedPrivacy
 
 _ALPHA: Final = 0.05

@@ -11,17 +11,11 @@ from matplotlib.figure import Figure
 from scipy.stats import rankdata, wilcoxon
 
 from privateer_core.arrays import Array, Ints
-from privateer_core.mechanisms.vectors.vector_symbol import VectorSymbol
-from privateer_core.policies.policy import Arms
-from privateer_core.spec.arms import ArmsSpec
-from privateer_core.spec.experiment import Source
 from privateer_core.spec.spec import Spec
-from privateer_lab.baselines.descent import Descent, Logistic, Network
 from privateer_lab.baselines.run import BASELINES, Baseline, Visitors, play_together, with_arms
-from privateer_lab.environments import environment_for
 from privateer_lab.render.pictures import COLOURS, create_panels
-from privateer_lab.simulation.scores import draw_past_arms, encode_contexts, scale_rewards
 from privateer_lab.simulation.simulate import make_simulation, run_to_end
+from privateer_papers.paper_1.real_data.descent import LaplaceLinear, SourcedLinear, SourcedNetwork
 from privateer_papers.paper_1.real_data.people import ADULT, FEATURES, JOBS, TAXI, Cohorts, PublicData
 from privateer_papers.paper_1.setting import OUR_ALGORITHM, build_spec
 from privateer_papers.paper_1.setting import PUBLISHED_ALGORITHM as THEIR_ALGORITHM
@@ -93,66 +87,6 @@ def is_better(rewards: Sequence[float], other: Sequence[float]) -> bool:
     """Whether rewards are significantly larger than the rewards of another method in runs of the same seeds."""
     gaps = np.subtract(rewards, other)
     return bool(gaps.any()) and float(wilcoxon(gaps, alternative="greater").pvalue) < _SIGNIFICANCE_LEVEL
-
-
-_ROUND_SIZE: Final = 100
-
-
-class _DescentWithSources(Descent):
-    """Stochastic gradient descent that begins with the participants of the spec's sources, in rounds of 100.
-
-    The paper says that auxiliary data are included "in the stochastic gradient descent of the parameter estimation with
-    the required privacy level", and no more. The authors' code gives it the first source alone; here all come, in the
-    spec's order, and take the place of the warm start as far as they are as many. Arms of sources are secret, so that
-    a report is one gradient for all arms.
-
-    Notes
-    -----
-    Privacy: epsilon-LDP for everybody, with the epsilon of the source that they are in.
-    """
-
-    def __init__(self, spec: ArmsSpec, seed: int) -> None:
-        super().__init__(spec, seed)
-        own_mechanism = self.greedy
-        for index, source in enumerate(spec.sources):
-            self.greedy = type(own_mechanism).calibrated(own_mechanism.ball, source.epsilon or spec.privacy.bound, 0)
-            self._learn_from_source(
-                source, environment_for(spec, seed, source.population), np.random.default_rng([seed, 7, index])
-            )
-        self.greedy = own_mechanism
-
-    def _learn_from_source(self, source: Source, environment: Any, rng: np.random.Generator) -> None:
-        """Learn in rounds from a source's participants, whose arms were drawn as its past says."""
-        for start in range(0, source.participants, _ROUND_SIZE):
-            count = min(_ROUND_SIZE, source.participants - start)
-            raw = environment.contexts(start, count, rng)
-            arms = draw_past_arms(source, self.spec.arm_count, count, rng)
-            rewards = scale_rewards(environment.rewards(raw, Arms(arms), rng), self.spec)
-            self.open(count)
-            self.warm = False
-            self.learn(Visitors(0, raw, encode_contexts(raw, self.spec), environment.means(raw)), arms, rewards)
-            self.close()
-
-
-class SourcedLinear(_DescentWithSources, Logistic):
-    """Linear with sources."""
-
-
-class SourcedNetwork(_DescentWithSources, Network):
-    """NN with sources."""
-
-
-class LaplaceLinear(Logistic):
-    """Linear without sources, with Laplace noise on every coordinate of a gradient.
-
-    A gradient has at most length 1, so two differ by at most 2 sqrt(d + 1) in L1, and a report is epsilon-LDP.
-    """
-
-    def _sum_reports(self, mechanism: VectorSymbol, vectors: Array) -> Array:
-        scale = 2 * np.sqrt(self.models.shape[1]) / mechanism.response.epsilon
-        count, coordinates = vectors.shape
-        noise = self.rng.standard_gamma(count, coordinates) - self.rng.standard_gamma(count, coordinates)
-        return np.asarray(vectors.sum(axis=0) + scale * noise)
 
 
 _NOISIER_LINEAR: Final = "Linear, Laplace noise"
