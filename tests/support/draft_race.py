@@ -169,13 +169,16 @@ def race_policies(
         for name, reward in race.peers(full_spec, seed).items():
             yield {"table": race.name, "promise": "", "policy": name, "seed": seed, "reward": reward}
     for promise in promises:
-        started = time.process_time()
-        private_draft = race.make_draft(promise)
+        started, row = time.process_time(), {"table": race.name, "promise": promise}
+        try:
+            private_draft = race.make_draft(promise)
+        except SpecError as error:  # too few rows for a crowd
+            yield row | {"policy": "now", "seed": 0, "reward": math.nan, "told": str(error)}
+            continue
         text = private_draft.fitted
         seconds = time.process_time() - started
         now = cast(ArmsSpec, parse_spec(race.tables(text)))
         description = f"{now.algorithm.name} {'+'.join(now.features)} of {len(now.options)} options"
-        row = {"table": race.name, "promise": promise}
         runs = {"now": now}
         whole = race.tables(private_draft.text)
         if before:

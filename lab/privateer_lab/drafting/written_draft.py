@@ -25,6 +25,7 @@ from privateer_lab.drafting.fixed_sections import (
     with_filled_rounds,
     with_needed_cap,
 )
+from privateer_lab.drafting.gain_measurement import gain_half_width, without_measurement
 from privateer_lab.drafting.logged_people import LoggedPeople, fit_logged_people
 from privateer_lab.planning.algorithm_choice import AlgorithmChoice
 from privateer_lab.planning.other_algorithms import contextual_algorithms, with_own_rounds
@@ -172,12 +173,18 @@ class Draft:
         head = "# [context.features]" if selected == () else "[context.features]"
         text = text.replace("\n".join(["[context.features]", *self.bounded.lines]), "\n".join([head, *lines]))
         text = text.replace(format_algorithm_section(tables["algorithm"]["name"]), format_algorithm_section(name))
-        if selected == ():
-            text = text.replace("\nevaluation_fraction", "\n# evaluation_fraction")
+        text = without_measurement(text) if selected == () else self._with_useful_measurement(text)
         variant, round_size = with_own_rounds(tables, name), tables["experiment"].get("round_size")
         if variant is not None and round_size not in (None, variant.experiment.round_size):
             text = text.replace(f"round_size = {round_size}\n", "", 1)
         return with_needed_cap(with_filled_rounds(text))
+
+    def _with_useful_measurement(self, text: str) -> str:
+        """Make a measurement whose interval is wider than the gain in runs a comment."""
+        spec = cast(ArmsSpec, read_spec(text))
+        if not (self.choice and spec.gain_people) or (half_width := gain_half_width(spec)) <= self.choice.gain:
+            return text
+        return without_measurement(text, self.choice.explain_wide_interval(half_width))
 
     def write(self, path: "str | os.PathLike[str]") -> None:
         """Write the spec with the algorithm of `choice`, and a population file from the log, which the spec names."""

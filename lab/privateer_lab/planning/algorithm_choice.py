@@ -78,9 +78,19 @@ class AlgorithmChoice:
         return f"{fraction}: none tells enough to earn more than one option for all{without_privacy}{explanation}"
 
     @property
+    def gain(self) -> float:
+        """The mean reward above that of the best single arm."""
+        return self.rewards[self.name] - self.single
+
+    def explain_wide_interval(self, half_width: float) -> str:
+        """Say that the gain is less than the half-width with which it would be measured."""
+        gain = self._unit.points(max(self.gain, 0.0))
+        return f"so few would measure the gain to about {self._unit.margin(half_width)}, and in runs it is {gain}"
+
+    @property
     def shortfall(self) -> str:
         """Return a clause that says what the best single arm earns; empty if the choice clearly earns more."""
-        gain, margin = self.rewards[self.name] - self.single, self.margin or 0.0
+        gain, margin = self.gain, self.margin or 0.0
         single, reward = self._unit.write(self.single), self._unit.write(self.rewards[self.name])
         if self.is_tie or gain > margin or (self.margin is None and (gain > 0 or single == reward)):
             return ""
