@@ -130,7 +130,7 @@ sdk: $(STAMP)
 	$(BIN)/python -m pytest -q -n 2 --dist worksteal -m node $(call marked,node)
 
 # Others read what we write: two generated clients call a server, libraries of HPKE and canonical JSON agree, web frameworks
-# serve the recipes, and a device in Go takes part. Needs Node.
+# serve the recipes, a device in Go takes part, and manifests of Kubernetes fit its schemas. Needs Node.
 interop: $(STAMP) $(VENV)-interop/.installed
 	cd requirements/interop && npm ci --ignore-scripts --no-fund --no-audit --silent
 	$(BIN)/python -m pytest -q -m interop tests/interop
