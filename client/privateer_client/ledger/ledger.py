@@ -1,14 +1,13 @@
 """The ledger of a device, which records payments durably before reports are sent, and enforces limits."""
 
-import math
 import os
 import secrets
 import sqlite3
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import AbstractContextManager, suppress
 from dataclasses import fields, replace
 from pathlib import Path
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple
 
 from typing_extensions import override
 
@@ -18,11 +17,12 @@ from privateer_client.ledger.encryption import Encryption, unreadable_error
 from privateer_client.ledger.known_servers import KnownServers
 from privateer_client.ledger.ledger_file import LedgerFile
 from privateer_client.ledger.people import KeyedPeople
+from privateer_client.ledger.spending_limits import SpendingLimits
 from privateer_client.ledger.token_store import TokenStore
 from privateer_client.participation import SealedReport, StoredChoice
 from privateer_core.clock import Clock, SystemClock
 from privateer_core.codec import decode, encode
-from privateer_core.errors import BudgetExceeded, InputError, Malformed, TermsRefused
+from privateer_core.errors import InputError, Malformed, TermsRefused
 from privateer_core.wire.publication import digest
 
 _DAY_SECONDS: Final = 86_400
@@ -30,71 +30,6 @@ _PAYMENT_COLUMNS: Final = ", ".join(field.name for field in fields(Payment))
 _INSERT_PAYMENT: Final = "INSERT OR REPLACE INTO payments VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 _ROW_CONDITION: Final = "(person, experiment) = (?, ?)"
 _REPORT_CONDITION: Final = "(person, experiment, endpoint, body) = (?, ?, ?, ?)"
-_SERVER_SHARE: Final = 0.5
-"""Share of a total that one server may spend, so that as much remains for another server."""
-_ROUNDING_FACTOR: Final = 1 + 1e-9
-CostLimits: TypeAlias = Sequence[float | None]
-"""A limit for each of `COSTS`; None: no limit."""
-
-
-class _Limit(NamedTuple):
-    """The maximum sum of a cost, and the ledger's parameter that sets it; infinite: no limit."""
-
-    cost: str
-    parameter: str
-    max_sum: float
-
-    def check(self, new_payment: Payment, payments: Sequence[Payment], scope: str) -> None:
-        """Refuse a payment whose cost and the costs of the earlier payments exceed the limit."""
-        spent_sum, requested = sum(getattr(payment, self.cost) for payment in payments), getattr(new_payment, self.cost)
-        if spent_sum + requested > self.max_sum * _ROUNDING_FACTOR:
-            detail = f"spent {spent_sum:g}{scope}, asked {requested:g}, limit {self.max_sum:g}"
-            raise BudgetExceeded(detail, field=self.cost, remedy=f"do not take part, or raise {self.parameter}")
-
-
-class SpendingLimits:
-    """Limits on sums of payments, within a window of days.
-
-    totals: the maximum cost of all experiments together; None: no limit.
-    shares: the maximum cost of the experiments of a server; None: half of the total.
-    window_days: days that the limits look back, today included; None: for ever.
-    """
-
-    def __init__(self, totals: CostLimits, shares: CostLimits, window_days: int | None) -> None:
-        if window_days is not None and window_days < 1:
-            raise InputError("must be at least 1", field="window_days", remedy="choose another window")
-        self._window_days = window_days
-        bounds = [math.inf if total is None else total for total in totals]
-        server_bounds = [
-            _SERVER_SHARE * total if share is None else share for share, total in zip(shares, bounds, strict=True)
-        ]
-        self._totals, self._shares = _limits("total", bounds), _limits("per_server", server_bounds)
-
-    def check(self, new: Payment, payments: Sequence[Payment]) -> None:
-        """Refuse a payment that exceeds a limit of all experiments or of its server, within the window of days."""
-        first_day, text, server = -math.inf, "", server_origin(new.experiment)
-        if self._window_days is not None:
-            first_day, text = new.day - self._window_days, f" in {self._window_days} days"
-        recent = [payment for payment in payments if payment.day > first_day]
-        for limit in self._totals:
-            limit.check(new, recent, text)
-        of_server = [payment for payment in recent if server_origin(payment.experiment) == server]
-        for limit in self._shares:
-            limit.check(new, of_server, f" at {server}{text}")
-
-
-def _limits(prefix: str, bounds: Sequence[float]) -> list[_Limit]:
-    """Return the limits of all costs, named after their parameters; refuse a bound below 0."""
-    limits = [_Limit(cost, f"{prefix}_{cost}", value) for cost, value in zip(COSTS, bounds, strict=True)]
-    for limit in limits:
-        if not limit.max_sum >= 0:
-            raise InputError("must be at least 0", field=limit.parameter, remedy="choose another limit")
-    return limits
-
-
-def server_origin(experiment: str) -> str:
-    """Return the origin of an experiment's server by the experiment's identity: scheme, host and port, not the path."""
-    return "/".join(experiment.split("/")[:3])
 
 
 class _Draw(NamedTuple):
@@ -245,10 +180,8 @@ class Ledger(Account):
         with self._file.transaction() as database:
             payments = {old_payment.experiment: old_payment for old_payment in self._read_payments(database)}
             old_payment = payments.pop(payment.experiment, None)
-            new_payment = replace(
-                payment if old_payment is None else old_payment.followed_by(payment),
-                day=int(self._clock.now() // _DAY_SECONDS),
-            )
+            new_payment = payment if old_payment is None else old_payment.followed_by(payment)
+            new_payment = replace(new_payment, day=int(self._clock.now() // _DAY_SECONDS))
             self._limits.check(new_payment, list(payments.values()))
             body = seal()
             database.execute(_INSERT_PAYMENT, (self._person, *vars(new_payment).values()))

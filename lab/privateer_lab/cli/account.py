@@ -12,7 +12,8 @@ import typer
 from typer import Argument, Option
 
 from privateer_client.ledger.account_protocol import COSTS, Payment
-from privateer_client.ledger.ledger import Ledger, default_path, server_origin
+from privateer_client.ledger.ledger import Ledger, default_path
+from privateer_client.ledger.spending_limits import server_origin
 from privateer_core.accounting.accountant import account
 from privateer_core.accounting.amplification import amplified_local_epsilon, clones_local_epsilon
 from privateer_core.accounting.binomial import shuffled_bits_probability, shuffled_bits_trials
