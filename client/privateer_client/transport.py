@@ -1,7 +1,6 @@
 """Execution of steps: their requests and pauses, over own connections or an httpx transport of the application."""
 
 from functools import cached_property
-from http.cookiejar import CookieJar, DefaultCookiePolicy
 from time import sleep
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -65,6 +64,8 @@ class HttpExchange:
 
 def httpx_options() -> dict[str, Any]:
     """Return the options of an httpx client with a given transport."""
+    from http.cookiejar import CookieJar, DefaultCookiePolicy
+
     no_cookies = CookieJar(policy=DefaultCookiePolicy(allowed_domains=[]))  # one would tie the report to the fetch
     return {"cookies": no_cookies, "follow_redirects": False}
 

@@ -1,8 +1,12 @@
 """The types of arrays that all modules share, and how arrays by arm grow."""
 
-import numpy as np
-from numpy.typing import NDArray
+from typing import Any, TypeAlias, TypeVar
 
+import numpy as np
+
+_Scalar = TypeVar("_Scalar", bound=np.generic)
+NDArray: TypeAlias = np.ndarray[Any, np.dtype[_Scalar]]
+"""The array type of `numpy.typing`, whose import a device need not wait for."""
 Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]

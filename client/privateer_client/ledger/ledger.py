@@ -97,7 +97,7 @@ class Ledger(Account):
         self._clock = clock or SystemClock()
         file_path = Path(path) if path else default_path()
         self._encryption = Encryption(key, file_path.with_name(f"{file_path.name}.key"))
-        self._file = LedgerFile(file_path, int(self._clock.now() // _DAY_SECONDS))
+        self._file = LedgerFile(file_path)
         self._servers = KnownServers(self._file)
         self._tokens = TokenStore(self._file, self._clock)
         self._people, self._person = KeyedPeople(self._file, self._encryption), b""

@@ -1,6 +1,5 @@
 """The ledger's SQLite file: connections, transactions and checks."""
 
-import logging
 import os
 import sqlite3
 import threading
@@ -11,7 +10,7 @@ from threading import Lock
 from time import sleep
 from typing import Any, Final
 
-from privateer_client.ledger.ledger_schema import VERSION, bring_up_to_date, damaged_error
+from privateer_client.ledger.ledger_schema import damaged_error, prepare_tables
 from privateer_core.errors import InputError
 
 _CONNECTIONS_MAX: Final = 16
@@ -24,7 +23,6 @@ _TRIES_MAX: Final = 100
 _RETRY_SECONDS: Final = 0.02
 """Tries, and seconds between them, for changing the journal mode."""
 _FULL_DURABILITY: Final = "FULL"
-_log = logging.getLogger("privateer.client")
 _DAMAGE_CODES: Final = frozenset({sqlite3.SQLITE_ERROR, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
 
 
@@ -32,10 +30,9 @@ class LedgerFile:
     """The file of a ledger, with its transactions.
 
     path: the file; created if missing, for its user alone.
-    today: days since 1970; the day of payments without a day in old ledgers.
     """
 
-    def __init__(self, path: Path, today: int) -> None:
+    def __init__(self, path: Path) -> None:
         self.path = path
         self._thread_state, self._write_lock, self._connections = threading.local(), Lock(), _Connections(path)
         try:
@@ -46,9 +43,7 @@ class LedgerFile:
         with self.transaction() as database:
             if database.execute("PRAGMA quick_check(1)").fetchone() != ("ok",):
                 raise damaged_error()
-            old_version = bring_up_to_date(database, today)
-        if old_version:
-            _log.info("the ledger is brought from schema %d to %d", old_version, VERSION)
+            prepare_tables(database)
 
     @property
     def is_shared(self) -> bool:

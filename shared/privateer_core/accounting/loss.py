@@ -12,11 +12,9 @@ from functools import cached_property
 from typing import Final
 
 import numpy as np
-from numpy.fft import irfft, rfft
-from numpy.typing import NDArray
 
 from privateer_core.accounting.numerics import find_root
-from privateer_core.arrays import Array
+from privateer_core.arrays import Array, NDArray
 
 _FFT_ERROR: Final = 64 * 2.0**-53
 """Times (compositions + log2 length), this bounds the error of a transform of total mass 1 in any point."""
@@ -225,8 +223,10 @@ def _convolve_circularly(tilted_parts: list[tuple[Array, int]], length: int) -> 
     """Return the circular convolution of all parts, repeated, in a window of ``length`` points."""
     product = np.ones(length // 2 + 1, np.complex128)
     for masses, count in tilted_parts:
-        product *= _raise_to_power(rfft(np.bincount(np.arange(len(masses)) % length, masses, minlength=length)), count)
-    return np.asarray(irfft(product, length))
+        product *= _raise_to_power(
+            np.fft.rfft(np.bincount(np.arange(len(masses)) % length, masses, minlength=length)), count
+        )
+    return np.asarray(np.fft.irfft(product, length))
 
 
 def _raise_to_power(base: NDArray[np.complex128], count: int) -> NDArray[np.complex128]:

@@ -7,12 +7,14 @@ binomial probabilities and tails with up to 10^9 trials, and below 2e-15 of the 
 import math
 from collections.abc import Callable
 from functools import lru_cache
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from privateer_core.arrays import Array
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
 
 _QUADRATURE_NODES: Final = 24
 _INTEGRAND_FALL: Final = 40.0
@@ -97,12 +99,12 @@ def normal_quantile(shares: Array) -> Array:
     return quantiles
 
 
-def binomial_pmf(k: ArrayLike, trials: ArrayLike, probability: ArrayLike) -> Array:
+def binomial_pmf(k: "ArrayLike", trials: "ArrayLike", probability: "ArrayLike") -> Array:
     """Return P(Bin(trials, probability) = k), elementwise, for 0 <= k <= trials."""
     return np.exp(log_binomial_pmf(k, trials, probability))
 
 
-def log_binomial_pmf(k: ArrayLike, trials: ArrayLike, probability: ArrayLike) -> Array:
+def log_binomial_pmf(k: "ArrayLike", trials: "ArrayLike", probability: "ArrayLike") -> Array:
     """Return the logarithm of `binomial_pmf`, by deviations from the mean (Loader 2000), without cancellation."""
     k, n, p = np.broadcast_arrays(*(np.asarray(argument, np.float64) for argument in (k, trials, probability)))
     excess = _subtract_product(k, n, p)
@@ -142,7 +144,7 @@ class Tails(NamedTuple):
     at: Array
 
 
-def binomial_tails(number: ArrayLike, trials: ArrayLike, probability: ArrayLike) -> Tails:
+def binomial_tails(number: "ArrayLike", trials: "ArrayLike", probability: "ArrayLike") -> Tails:
     """Return the tails of Bin(trials, probability) at a number, elementwise.
 
     Arguments are whole numbers and a probability in (0, 1). The tail away from the mean is a binomial probability times

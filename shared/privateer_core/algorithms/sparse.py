@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from typing import Annotated, Any, ClassVar, Final, Literal, Self, TypeAlias, cast
 
+import msgspec
 import numpy as np
 from pydantic import Field, field_validator, model_validator
 from typing_extensions import override
@@ -182,7 +183,7 @@ class SparseSpec(ArmsSpec):
 
     @override
     def typical_question(self) -> SecondMoments:
-        return replace(self.make_question(self.arm_features, 0), screened=self.max_kept)
+        return msgspec.structs.replace(self.make_question(self.arm_features, 0), screened=self.max_kept)
 
     @classmethod
     @override

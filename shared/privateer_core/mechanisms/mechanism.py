@@ -6,11 +6,10 @@ from typing import Any, ClassVar, Final, Self
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 from typing_extensions import override
 
 from privateer_core.accounting.events import Event, Pure, ShuffledResponse
-from privateer_core.arrays import Coins, Ints, Records
+from privateer_core.arrays import Coins, Ints, NDArray, Records
 from privateer_core.errors import OutOfRange
 from privateer_core.primitives.contributions import KeyedValues
 from privateer_core.sampling.randomness import (

@@ -6,11 +6,10 @@ from functools import cached_property
 from typing import Any, ClassVar, Final, Self
 
 import numpy as np
-from numpy.typing import NDArray
 from typing_extensions import override
 
 from privateer_core.accounting.amplification import amplified_local_epsilon
-from privateer_core.arrays import Coins, Ints, Records
+from privateer_core.arrays import Coins, Ints, NDArray, Records
 from privateer_core.errors import SpecError
 from privateer_core.mechanisms.mechanism import BLOCK, LocalSymbol, Total, with_coins
 from privateer_core.primitives.contributions import CellHits, KeyedValues, ValueParts

@@ -8,13 +8,12 @@ from typing import Any, Final, Self
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 from typing_extensions import override
 
 from privateer_core.accounting.accountant import account
 from privateer_core.accounting.events import Choice, Event, Gaussian, Repeated, Sequential
 from privateer_core.accounting.gaussian import gaussian_standard_deviation
-from privateer_core.arrays import Array, Ints
+from privateer_core.arrays import Array, Ints, NDArray
 from privateer_core.errors import SpecError
 from privateer_core.mechanisms.mechanism import Mechanism, Total, check_valid, view_rows
 from privateer_core.portable import round_up

@@ -5,9 +5,8 @@ from typing import Final, Literal
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
-from privateer_core.arrays import Array, Ints
+from privateer_core.arrays import Array, Ints, NDArray
 from privateer_core.errors import InputError, SpecError
 from privateer_core.sampling.randomness import NoiseSource, round_to_integers
 

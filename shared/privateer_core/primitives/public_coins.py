@@ -14,11 +14,10 @@ from functools import cached_property, lru_cache
 from typing import Final, Self
 
 import numpy as np
-from numpy.typing import NDArray
 from typing_extensions import override
 
 from privateer_core.accounting.special_functions import normal_quantile
-from privateer_core.arrays import Array, Coins, Ints, Words
+from privateer_core.arrays import Array, Coins, Ints, NDArray, Words
 from privateer_core.errors import SpecError
 
 UNIT: Final = 1 << 16

@@ -1,8 +1,8 @@
 """Questions that a round asks its participants: each is a statistical primitive with its sizes."""
 
-from dataclasses import dataclass
 from typing import Self, TypeAlias
 
+import msgspec
 import numpy as np
 
 from privateer_core.arrays import Array
@@ -10,8 +10,7 @@ from privateer_core.primitives.clipping import Ball
 from privateer_core.primitives.public_coins import Layout, SlotLayout
 
 
-@dataclass(frozen=True)
-class KeyedMeans:
+class KeyedMeans(msgspec.Struct, frozen=True):
     """The question for the mean value per key, with a value for one key per participant."""
 
     layout: Layout  # keys and groups of the round
@@ -25,15 +24,14 @@ class KeyedMeans:
     has_visible_groups: bool = False
 
 
-class SmallDomainMeans(KeyedMeans):
+class SmallDomainMeans(KeyedMeans, frozen=True):
     """The question for the means of a few keys with one group, such as arms, each with many participants.
 
     If batches are shuffled, a symbol may name the key: then reports on other keys contain no information on it.
     """
 
 
-@dataclass(frozen=True)
-class VectorSum:
+class VectorSum(msgspec.Struct, frozen=True):
     """The question for the sum of the participants' bounded vectors."""
 
     ball: Ball  # ball of the vectors
@@ -45,8 +43,7 @@ class VectorSum:
     steps: int = 0  # number of rounds over which a curator releases running sums; 0: each round has its own sum
 
 
-@dataclass(frozen=True)
-class L2VectorSum(VectorSum):
+class L2VectorSum(VectorSum, frozen=True):
     """The question for the sum of vectors in an L2 ball with few large coordinates each, well described by a direction.
 
     If batches are shuffled, symbols are amplified, since bits in every coordinate would hide the whole box.
@@ -55,8 +52,7 @@ class L2VectorSum(VectorSum):
     messages: int = 1  # largest number of symbols of a shuffled report, each in a message of its own
 
 
-@dataclass(frozen=True)
-class SecondMoments(VectorSum):
+class SecondMoments(VectorSum, frozen=True):
     """The question for second moments of few of many features, which a screening selects.
 
     With a curator, a record has ``arms`` coordinates that indicate the arm, features, and a value, and second moments
@@ -75,8 +71,7 @@ class SecondMoments(VectorSum):
         return len(self.kept_features) + self.screened
 
 
-@dataclass(frozen=True)
-class FeatureMeans:
+class FeatureMeans(msgspec.Struct, frozen=True):
     """The question for the means of a value by the cells of several features at once.
 
     A curator gets the answers to all questions from each participant. Otherwise coins choose a question about a single
@@ -104,8 +99,7 @@ class FeatureMeans:
         return np.asarray(self.layout.shares[0])
 
 
-@dataclass(frozen=True)
-class KeyedHits:
+class KeyedHits(msgspec.Struct, frozen=True):
     """The question for counts and values of a few named keys, with a value for one key per participant."""
 
     layout: SlotLayout  # keys and groups of the round

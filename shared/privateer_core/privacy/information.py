@@ -6,9 +6,10 @@ inverse of its square root.
 """
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import singledispatch
 
+import msgspec
 import numpy as np
 
 from privateer_core.mechanisms.cell_pairs import CellPairs
@@ -82,7 +83,7 @@ def _(mechanism: SignedSymbol, cell: AskedCell) -> float:
 def _rate_information(mechanism: SignedSymbol | EventSymbol, cell: AskedCell) -> float:
     """Return the information of a report on a rare rate, whose estimate has a variance of its own."""
     assert isinstance(cell.question, KeyedMeans)
-    question = replace(cell.question, key_share=cell.cell_share)
+    question = msgspec.structs.replace(cell.question, key_share=cell.cell_share)
     return cell.report_share * cell.cell_share**2 / (4 * mechanism.variance(question))
 
 

@@ -2,9 +2,9 @@
 
 import math
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any, Final
 
+import msgspec
 import numpy as np
 
 from privateer_core.accounting.accountant import account
@@ -45,7 +45,8 @@ def change_promise(spec: Spec, privacy: Privacy, batch: int, arm: float | None =
     changed_spec = spec.model_copy(update={"privacy": privacy})
     question: Any = changed_spec.typical_question()
     if arm is not None and changed_spec.groups_arms:
-        question = replace(question, layout=Layout(question.layout.seed, np.array([[round(arm * UNIT)]], np.uint32)))
+        layout = Layout(question.layout.seed, np.array([[round(arm * UNIT)]], np.uint32))
+        question = msgspec.structs.replace(question, layout=layout)
     return changed_spec, calibrate(privacy, batch, question, changed_spec.min_reports(batch), changed_spec.reports)
 
 

@@ -9,9 +9,8 @@ from typing import Final, Protocol, TypeAlias
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
-from privateer_core.arrays import Array, Bools, Ints, Words
+from privateer_core.arrays import Array, Bools, Ints, NDArray, Words
 from privateer_core.errors import SpecError
 
 

@@ -1,8 +1,6 @@
 """Returning participants send a report a period, up to the promised number, each in another round."""
 
 import math
-import sqlite3
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +9,10 @@ import pytest
 from privateer_client import ReportStatus
 from privateer_client.ledger.account_protocol import Payment
 from privateer_client.ledger.ledger import Ledger
-from privateer_client.participation import SealedReport
-from privateer_core.errors import AlreadyReported, BudgetExceeded, InputError, TermsRefused
+from privateer_core.errors import AlreadyReported, BudgetExceeded, TermsRefused
 from privateer_core.privacy.terms_verification import Limits
 from privateer_core.wire.publication import decode_envelope
-from tests.support.devices import ENDPOINT, pay
+from tests.support.devices import pay
 from tests.support.experiments import CONTEXT, WEEK, Device, Server
 from tests.support.publications import published
 from tests.support.specs import SHUFFLE, make_spec
@@ -163,37 +160,3 @@ def test_the_time_of_the_report_is_drawn_and_kept(tmp_path: Path) -> None:
     for times_, seconds in ((8, DAY), (4, DAY / 2)):
         with pytest.raises(TermsRefused):
             Ledger(path).count_visit("http://s/0", times_, seconds, 20)
-
-
-def of_version_3(path: Path) -> None:
-    """A ledger from before people came back, in which a report waits."""
-    columns = "experiment TEXT PRIMARY KEY, version INTEGER NOT NULL, model TEXT NOT NULL"
-    costs = "epsilon REAL NOT NULL, delta REAL NOT NULL, local_epsilon REAL NOT NULL, day INTEGER NOT NULL DEFAULT 0"
-    statements = (
-        f"CREATE TABLE payments ({columns}, {costs})",
-        "CREATE TABLE numbers (experiment TEXT PRIMARY KEY, seed INTEGER, people INTEGER, number INTEGER)",
-        "CREATE TABLE outbox (experiment TEXT PRIMARY KEY, endpoint TEXT NOT NULL, body BLOB NOT NULL)",
-        "CREATE TABLE choices (experiment TEXT PRIMARY KEY, body BLOB NOT NULL) WITHOUT ROWID",
-        "CREATE TABLE publications (experiment TEXT PRIMARY KEY, digest BLOB NOT NULL, body BLOB NOT NULL)",
-        "INSERT INTO payments VALUES ('http://s/test', 7, 'central', 1, 1e-6, 9e999, 20000)",
-        f"INSERT INTO outbox VALUES ('http://s/test', '{ENDPOINT}', CAST('waits' AS BLOB))",
-        f"PRAGMA application_id={0x50764C67}",
-        "PRAGMA user_version=3",
-    )
-    with closing(sqlite3.connect(path)) as database:
-        for statement in statements:
-            database.execute(statement)
-        database.commit()
-
-
-def test_a_ledger_of_single_reports_keeps_its_rows(tmp_path: Path) -> None:
-    of_version_3(tmp_path / "ledger.db")
-    device, _ = set_up(tmp_path, CENTRAL)
-    assert device.ledger().pending_reports() == [SealedReport("http://s/test", ENDPOINT, b"waits")]
-    assert not device.start().join("test").report_requested
-    (payment,) = device.ledger().payments()
-    assert (payment.version, payment.reports, payment.made, payment.period, payment.pinned) == (7, 1, 1, 0, "")
-    with closing(sqlite3.connect(tmp_path / "ledger.db")) as database:
-        database.execute("PRAGMA user_version=9")
-    with pytest.raises(InputError, match="newer"):
-        device.ledger()

@@ -2,9 +2,10 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
+import msgspec
 import numpy as np
 from scipy.special import ndtr, ndtri
 
@@ -249,7 +250,7 @@ def smallest_coefficient(spec: SparseSpec, n_features: int, n_participants: int)
 
     Features are taken to be uniform within their bounds, and not to correlate.
     """
-    question = replace(spec.make_question(n_features, 0), screened=min(spec.max_kept, n_features))
+    question = msgspec.structs.replace(spec.make_question(n_features, 0), screened=min(spec.max_kept, n_features))
     mechanism: Any = calibrate(spec.privacy, n_participants, question).mechanism
     signal, required = n_participants * UNIFORM, threshold(n_features) + _EXTRA_DEVIATIONS
     if isinstance(mechanism, ScreenedMoments):

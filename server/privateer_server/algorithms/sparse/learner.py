@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import override
@@ -173,9 +174,9 @@ class EpochLearner(SparseLearner[EpochState]):
         n_screened = min(spec.arm_features - len(features), max(spec.max_kept - len(features), int(state.correlated)))
         if not n_screened:
             places = tuple(range(len(features)))
-            return features, replace(spec.make_question(len(features), 0), kept_features=places)
+            return features, msgspec.structs.replace(spec.make_question(len(features), 0), kept_features=places)
         question = spec.make_question(spec.arm_features, 0)
-        question = replace(question, kept_features=tuple(features.tolist()), screened=n_screened)
+        question = msgspec.structs.replace(question, kept_features=tuple(features.tolist()), screened=n_screened)
         estimates, has_features = self.estimates(state), len(self.build_coefficients(state)["places"]) > 0
         predicted = self._predict_rewards(estimates, np.searchsorted(state.places, features)) if estimates else ()
         if predicted and not state.correlated:
@@ -183,7 +184,7 @@ class EpochLearner(SparseLearner[EpochState]):
             level = state.explored.level if has_features else 0.0
             if not is_clearer(next_round.batch_size, predicted, spec.arm_count, mechanism.score_scale, level):
                 predicted = ()
-        return np.arange(spec.arm_features), replace(question, predicted=predicted)
+        return np.arange(spec.arm_features), msgspec.structs.replace(question, predicted=predicted)
 
     def _predict_rewards(self, estimates: Estimates, indices: Places) -> tuple[float, ...]:
         """Return the predicted rewards by arms and by the features at these indices of a block."""

@@ -5,10 +5,9 @@ from functools import cached_property
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from privateer_core.algorithms.additive.cells import Questions
-from privateer_core.arrays import Array, Bools, Coins, Ints
+from privateer_core.arrays import Array, Bools, Coins, Ints, NDArray
 from privateer_core.primitives.contributions import KeyedValues
 from privateer_core.primitives.public_coins import UNIT, SlotLayout
 

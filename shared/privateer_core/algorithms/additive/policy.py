@@ -5,7 +5,6 @@ from functools import cached_property
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 from typing_extensions import override
 
 from privateer_core.algorithms.additive.cells import Questions
@@ -13,7 +12,7 @@ from privateer_core.algorithms.additive.coin_arms import CoinArms, hash_groups
 from privateer_core.algorithms.additive.spec import AdditiveSpec
 from privateer_core.answer.facts import Fact
 from privateer_core.answer.policy_view import INTERCEPT, Coefficients, PolicyView, name_terms
-from privateer_core.arrays import Array, Bools, Coins, Ints
+from privateer_core.arrays import Array, Bools, Coins, Ints, NDArray
 from privateer_core.mechanisms.cell_pairs import CellPairs
 from privateer_core.mechanisms.feature_sums import FeatureSums
 from privateer_core.mechanisms.named_symbol import NamedSymbol

@@ -2,15 +2,14 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cache, cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, Final, cast
 
 import numpy as np
-from numpy.typing import NDArray
 from typing_extensions import override
 
 from privateer_core.algorithms.partition.spec import PartitionSpec
-from privateer_core.arrays import Array, Bools, Coins, Ints
+from privateer_core.arrays import Array, Bools, Coins, Ints, NDArray
 from privateer_core.errors import Malformed
 from privateer_core.mechanisms import KeyedMechanism
 from privateer_core.mechanisms.cell_pairs import CellPairs
@@ -25,9 +24,6 @@ if TYPE_CHECKING:
 
 
 DEPTH_MAX: Final = 40  # maximum depth of a bin: paths are integers of this many bits
-_PRIMES: Final = np.array([p for p in range(2, 174) if all(p % q for q in range(2, p))])
-_CUBE_POINTS: Final = np.modf(np.arange(1, 65)[:, None] * np.sqrt(_PRIMES))[0]
-"""64 points of a low-discrepancy sequence in the unit cube of up to 40 columns."""
 
 
 class Bins:
@@ -207,10 +203,17 @@ def _earlier_shares(earlier: AskedBins, policy: AskedBins) -> Array:
     lower, upper = (corner[policy.bins] for corner in policy.edges())
     shares = earlier.shares[bins]
     for index in np.flatnonzero(bins < 0).tolist():
-        points_bins = earlier.locate(lower[index] + (upper - lower)[index] * _CUBE_POINTS[:, : policy.dimension])
+        points_bins = earlier.locate(lower[index] + (upper - lower)[index] * _cube_points()[:, : policy.dimension])
         shares[index] = earlier.shares[points_bins].mean(axis=0)
     n_added_arms = policy.active.shape[1] - earlier.active.shape[1]
     return np.pad(shares, ((0, 0), (0, n_added_arms)))
+
+
+@cache
+def _cube_points() -> Array:
+    """Return 64 points of a low-discrepancy sequence in the unit cube of up to 40 columns."""
+    primes = np.array([p for p in range(2, 174) if all(p % q for q in range(2, p))])
+    return np.asarray(np.modf(np.arange(1, 65)[:, None] * np.sqrt(primes))[0])
 
 
 @dataclass(frozen=True)

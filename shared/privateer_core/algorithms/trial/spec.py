@@ -1,10 +1,10 @@
 """The spec of a trial, with all checks."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, ClassVar, Final, Self
 
+import msgspec
 import numpy as np
 from pydantic import model_validator
 from typing_extensions import override
@@ -264,7 +264,8 @@ class TrialSpec(ArmsSpec):
     def make_question(self, layout: SlotLayout, n_learned: int = ADJUSTMENTS_MAX) -> KeyedHits:
         """Return the question of a round with this layout of choices, after learning ``n_learned`` slopes."""
         if self.has_arm_in_report:
-            return replace(self.make_named_question(layout), has_covariate=n_learned < len(self.learned_adjustments))
+            has_covariate = n_learned < len(self.learned_adjustments)
+            return msgspec.structs.replace(self.make_named_question(layout), has_covariate=has_covariate)
         thresholds = np.repeat(layout.thresholds, self.n_answers, axis=0)
         return KeyedHits(SlotLayout(layout.seed, thresholds), self._expected_rate)
 

@@ -12,12 +12,11 @@ from functools import cached_property
 from typing import Any, ClassVar, Final, Literal, Self
 
 import numpy as np
-from numpy.typing import NDArray
 from typing_extensions import override
 
 from privateer_core.accounting.events import Event, Gaussian
 from privateer_core.accounting.gaussian import published_standard_deviation
-from privateer_core.arrays import Array, Ints
+from privateer_core.arrays import Array, Ints, NDArray
 from privateer_core.errors import SpecError
 from privateer_core.mechanisms.mechanism import Mechanism, VectorTotal
 from privateer_core.mechanisms.vectors.vector_noise import CentralVectors

@@ -6,12 +6,11 @@ from typing import Final, Self
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 from typing_extensions import override
 
 from privateer_core.accounting.events import Event, Gaussian
 from privateer_core.accounting.gaussian import published_standard_deviation
-from privateer_core.arrays import Ints
+from privateer_core.arrays import Ints, NDArray
 from privateer_core.errors import SpecError
 from privateer_core.mechanisms.mechanism import Mechanism, VectorTotal, check_valid, view_rows
 from privateer_core.primitives.bounded_vectors import BoundedVectors, VectorSums

@@ -1,7 +1,6 @@
 """The ledger pays once, survives restarts, and holds between threads."""
 
 import math
-import sqlite3
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -90,24 +89,6 @@ def test_a_limit_may_look_back_a_window(tmp_path: Path) -> None:
     assert [stored.day for stored in ledger.payments()] == [100, 103, 107]
     with pytest.raises(AlreadyReported):
         pay(ledger, payment("a"))
-
-
-def test_a_ledger_of_an_earlier_version_is_read(tmp_path: Path) -> None:
-    path = tmp_path / "ledger.db"
-    old = sqlite3.connect(path)
-    old.execute(
-        "CREATE TABLE payments (experiment TEXT PRIMARY KEY, version INTEGER NOT NULL, model TEXT NOT NULL,"
-        " epsilon REAL NOT NULL, delta REAL NOT NULL, local_epsilon REAL NOT NULL)"
-    )
-    old.execute("INSERT INTO payments VALUES ('a', 1, 'local', 1.0, 0.0, 1.0)")
-    old.commit()
-    old.close()
-    ledger = Ledger(path)
-    assert ledger.payment("a") is not None
-    pay(ledger, payment("b"))
-    assert [stored.experiment for stored in ledger.payments()] == ["a", "b"]
-    with pytest.raises(BudgetExceeded):
-        pay(Ledger(path, total_epsilon=2.0, window_days=7), payment("c"))
 
 
 def test_a_clock_before_1970_forgets_nothing(tmp_path: Path) -> None:
