@@ -11,10 +11,9 @@ from typing import Any, Final, NamedTuple, Self, cast
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PublicKey
 from cryptography.hazmat.primitives.hpke import AEAD, KDF, KEM, Suite
-from numpy.typing import NDArray
 
 from privateer_client.publication_parts import decode_policy_body, meaning, parse_spec_body, require_agreement
-from privateer_core.arrays import Array, Coins, Ints
+from privateer_core.arrays import Array, Coins, Ints, NDArray
 from privateer_core.errors import InputError, Malformed, TermsRefused
 from privateer_core.policies.policy import Arms, Decisions, Plays, Points, Recalling, message_size, prefix_ages
 from privateer_core.primitives.bounded_vectors import BoundedVectors

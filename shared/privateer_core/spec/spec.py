@@ -59,7 +59,7 @@ class Spec(Section):
     people_key: ClassVar[str] = "horizon"  # the key of ``[experiment]`` with the number of participants
 
     experiment: ExperimentTable
-    reward: Reward = Reward()
+    reward: Reward = Reward.model_construct()  # unvalidated: an import would wait for the validator
     privacy: Privacy
     algorithm: AlgorithmSection
     sources: tuple[Source, ...] = Field(default=(), max_length=16)
