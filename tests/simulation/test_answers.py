@@ -25,7 +25,7 @@ from privateer_server.conclusions.texts import AnswerFacts
 from privateer_server.rounds.loop import Step
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
-FILES = {"adult-effects": "effects", "adult-income": "mixed", "adult-linear": "mixed", "adult-shuffle": "mixed"}
+FILES = {"adult-effects": "effects", "adult-linear": "mixed", "adult-shuffle": "mixed"}
 """Examples whose people are in files that this repository does not have, and who takes their place."""
 ROUNDS = 2
 

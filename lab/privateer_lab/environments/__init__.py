@@ -54,6 +54,8 @@ _REPLACEMENTS: Final = {
     "smooth": "set population.name = 'mixed', whose functions are those of shape 'gentle'",
 }
 """Remedies for names of before."""
+_PAPER_KEYS: Final = {"cohort", "project", "projected"}
+"""Keys of before, which only the first paper needs."""
 
 
 def environment_for(spec: Spec, seed: int, section: dict[str, Any] | None = None) -> Environment:
@@ -137,6 +139,9 @@ def _parse_section(spec: Spec, table: dict[str, Any], field: str) -> Environment
     if not isinstance(name, str) or name not in kinds:
         names = ", ".join(repr(section_name) for section_name in kinds if section_name != OWN)
         raise SpecError(f"must be one of {names}", field=f"{field}.name", remedy="choose one")
+    for key in sorted(_PAPER_KEYS & table.keys()):
+        remedy = "name columns of the file as features; privateer reproduce paper-1-table-2 has components and cohorts"
+        raise SpecError("is no longer a key", field=f"{field}.{key}", remedy=remedy)
     try:
         return parse_section(kinds[name], table)
     except SpecError as error:

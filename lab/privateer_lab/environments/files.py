@@ -1,6 +1,6 @@
-"""Contexts from columns of a file: named by the spec's features, or principal components of many columns."""
+"""Environments of labelled rows of a file, whose columns the spec's features name."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Annotated, Final, Literal
 
 import numpy as np
@@ -11,7 +11,6 @@ from privateer_core.errors import SpecError
 from privateer_core.spec.arms import ArmsSpec
 from privateer_core.spec.categories import Categorical, Hashed, Ordinal
 from privateer_core.spec.features import Numeric, Ranked
-from privateer_core.spec.sections import Section
 from privateer_core.spec.spec import Spec
 from privateer_lab.environments.environment import Array, Environment, EnvironmentSection
 from privateer_lab.tables import table_error
@@ -19,9 +18,6 @@ from privateer_lab.tables.data_column import Categories, Column, Numbers, Values
 from privateer_lab.tables.data_table import DataTable
 
 Names = tuple[Annotated[str, Field(min_length=1, max_length=256)], ...]
-_BLOCK_NUMBERS: Final = 1 << 20
-"""Numbers in a block of rows."""
-_SCALING_QUANTILES: Final = (0.005, 0.995)
 
 
 class NamedColumns:
@@ -72,106 +68,17 @@ def read_contexts(table: DataTable, spec: Spec) -> Array:
     return source.contexts()
 
 
-class ProjectionSection(Section):
-    """Contexts are the leading principal components of these columns, one a feature of the spec."""
-
-    numbers: Names = ()  # numeric columns, standardized to mean 0 and variance 1
-    categories: Names = ()  # other columns, one-hot: a column of 0 and 1 for every value that occurs
-
-    @model_validator(mode="after")
-    def _has_columns(self) -> "ProjectionSection":
-        """Refuse a section that names no column, or one twice."""
-        if not self.numbers and not self.categories:
-            raise ValueError("name columns in numbers or categories")
-        if len(set(self.numbers + self.categories)) < len(self.numbers + self.categories):
-            raise ValueError("a column is named twice")
-        return self
-
-
-class Components:
-    """Features that are the leading principal components of standardized numeric columns and one-hot categories.
-
-    The directions come from the rows themselves, which is possible for simulated people and not for real devices: a
-    real experiment would take them from public data.
-    """
-
-    def __init__(self, section: ProjectionSection, spec: ArmsSpec, header: Sequence[str]) -> None:
-        for name in (*section.numbers, *section.categories):
-            if name not in header:
-                raise _project_error(f"no column of the file is named {name!r}", "name it as the file's header does")
-        self._numbers = [Numbers(name) for name in section.numbers]
-        self._categories = [Categories(name) for name in section.categories]
-        self._n_components = len(spec.features)
-        for name, feature in spec.features.items():
-            if not isinstance(feature, Numeric | Ranked) or feature.missing:
-                message, remedy = "must be a number that is never missing: it is a component", "give it low and high"
-                raise SpecError(message, field=f"context.features.{name}", remedy=remedy)
-
-    @property
-    def columns(self) -> list[Column]:
-        """The columns to fill."""
-        return [*self._numbers, *self._categories]
-
-    @property
-    def width(self) -> int:
-        """The number of numeric columns plus that of all values of categories."""
-        return len(self._numbers) + sum(len(column.names) for column in self._categories)
-
-    def contexts(self) -> Array:
-        """Return components, shape (n, d), scaled so that [0, 1] holds 99 in 100 rows; devices clip the others."""
-        for column in self.columns:
-            if column.values.min() == column.values.max():
-                raise _project_error(f"column {column.name!r} is constant: every row has the same value", "remove it")
-        mean = np.sum([block.sum(axis=0) for block in self._iterate_blocks()], axis=0) / len(self.columns[0].values)
-        scatter = np.sum([(block - mean).T @ (block - mean) for block in self._iterate_blocks()], axis=0)
-        directions = self._leading_eigenvectors(scatter / len(self.columns[0].values))
-        scores = np.concatenate([(block - mean) @ directions for block in self._iterate_blocks()])
-        low, high = np.quantile(scores, _SCALING_QUANTILES, axis=0)
-        low, high = np.where(high > low, (low, high), (scores.min(axis=0), scores.max(axis=0)))
-        return np.asarray((scores - low) / (high - low))
-
-    def _leading_eigenvectors(self, covariance: Array) -> Array:
-        """Return eigenvectors of the largest variances, (width, d), each with its largest entry positive."""
-        variances, directions = np.linalg.eigh(covariance)
-        if self.width < self._n_components or variances[-self._n_components] < 1e-9 * variances[-1]:
-            remedy = "name more columns in population.project, or fewer features"
-            raise SpecError("there are fewer components than features", field="context.features", remedy=remedy)
-        leading = directions[:, ::-1][:, : self._n_components]
-        return np.asarray(leading * np.sign(leading[np.abs(leading).argmax(axis=0), np.arange(self._n_components)]))
-
-    def _iterate_blocks(self) -> Iterator[Array]:
-        """Yield standardized and one-hot columns in blocks of rows."""
-        # One-hot, all rows at once would take many times the memory of the file.
-        units = [(column.values.mean(), column.values.std()) for column in self._numbers]
-        n_rows = max(1, _BLOCK_NUMBERS // self.width)
-        for start in range(0, len(self.columns[0].values), n_rows):
-            rows = slice(start, start + n_rows)
-            scaled = [(column.values[rows, None] - m) / s for column, (m, s) in zip(self._numbers, units, strict=True)]
-            one_hot = [column.values[rows, None] == np.arange(len(column.names)) for column in self._categories]
-            yield np.concatenate([*scaled, *one_hot], axis=1, dtype=np.float64)
-
-
-def _project_error(message: str, remedy: str) -> SpecError:
-    return SpecError(message, field="population.project", remedy=remedy)
-
-
 PATH_FIELD: Final = "population.path"
 ADULT_COLUMNS: Final = (
     *("age", "workclass", "fnlwgt", "education", "education-num", "marital-status", "occupation", "relationship"),
     *("race", "sex", "capital-gain", "capital-loss", "hours", "native-country", "income"),
 )
-PROJECTION: Final = ProjectionSection(
-    numbers=("age", "education-num", "capital-gain", "capital-loss", "hours"),
-    categories=("workclass", "marital-status", "occupation", "relationship", "race", "sex"),
-)
-"""46 columns once categories are one-hot and incomplete rows are left out: the number in Ma et al. 2025, Table 1."""
 ADDED_EFFECTS: Final = np.array([[-0.074, -0.04, 0.01], [0.02, 0.06, 0.11]])
 """Effects on the share of incomes above 50K: for women and for men of below 40, 40, and more hours."""
 _HOURS: Final = (40.0, 41.0)
-_TASK_REWARDS: Final = {"offers": np.array([[0.35, 0.0], [0.1, 1.0]]), "income": np.eye(2)}
+_OFFERED_REWARDS: Final = np.array([[0.35, 0.0], [0.1, 1.0]])
 _INCOME_LABELS: Final = {"<=50K": 0, ">50K": 1, "<=50K.": 0, ">50K.": 1}
 """The test file's labels end in a dot."""
-_TARGET_COUNTRY: Final = "United-States"
 
 
 class ClassEnvironment(Environment):
@@ -196,7 +103,11 @@ class ClassEnvironment(Environment):
 
 
 class CsvSection(EnvironmentSection):
-    """The rows of CSV files with a header: each row once, in the order of the run's seed, and then again."""
+    """The rows of CSV files with a header: each row once, in the order of the run's seed, and then again.
+
+    A feature of the spec is the column of its name, and ``column=value`` is 1 where a column has that value and 0
+    elsewhere.
+    """
 
     name: Literal["csv"]
     # the file, plain or gzipped; several, with the same columns, are separated by commas
@@ -209,9 +120,6 @@ class CsvSection(EnvironmentSection):
     # ``drop`` leaves out rows without a value that is needed; ``refuse`` names the first
     missing: Literal["refuse", "drop"] = "refuse"
     ignore: Names = ()  # columns that nobody uses; ``*`` for all others
-    # makes contexts of principal components. Otherwise a feature of the spec is the column of its name, and
-    # ``column=value`` is 1 where a column has that value and 0 elsewhere.
-    project: ProjectionSection | None = None
 
     @model_validator(mode="after")
     def _has_rewards_for_its_classes(self) -> "CsvSection":
@@ -230,7 +138,7 @@ class CsvSection(EnvironmentSection):
         if self.label not in table.header:
             raise SpecError("no column of the file has this name", field="population.label", remedy="see its header")
         label = Categories(self.label, {name: number for number, name in enumerate(classes)})
-        source = Components(self.project, spec, table.header) if self.project else NamedColumns(spec, table.header)
+        source = NamedColumns(spec, table.header)
         self._check_columns(table.header, [column.name for column in source.columns])
         table.fill([*source.columns, label], len(spec.features), drop=self.missing == "drop")
         check_classes_occur(label, "population.classes" if self.classes else "experiment.arms")
@@ -292,37 +200,24 @@ class AdultSection(EnvironmentSection):
 
     name: Literal["adult"]
     path: str = Field(min_length=1)  # one or more of its files, plain or gzipped, separated by commas
-    # ``offers``: two offers, the first worth .35 to incomes up to 50K and 0 above, the second .1 and 1. ``income``:
-    # guess the income's class, reward 1 for the right one (Ma et al. 2025). ``effects``: the reward is an income above
-    # 50K, to which the second arm adds what `ADDED` says, by sex and hours.
-    task: Literal["offers", "income", "effects"] = "offers"
-    # ``all``; or of the rows without missing values, the ``target`` of Ma et al. (41,292 born in the United States) or
-    # the ``source`` (3,930 born elsewhere).
-    cohort: Literal["all", "target", "source"] = "all"
-    # contexts are principal components of the 46 columns that Ma et al. count, instead of columns of the file.
-    projected: bool = False
+    # ``offers``: two offers, the first worth .35 to incomes up to 50K and .1 above, the second 0 and 1.
+    # ``effects``: the reward is an income above 50K, to which the second arm adds `ADDED_EFFECTS` by sex and hours.
+    task: Literal["offers", "effects"] = "offers"
 
     def environment(self, spec: ArmsSpec, seed: int) -> ClassEnvironment:
         """Read the files; rows without a value that is needed are left out."""
         if spec.arm_count != 2:
             raise SpecError("population 'adult' has 2", field="experiment.arms", remedy="name two arms")
         table = DataTable(self.path, header=ADULT_COLUMNS, remark="|", field=PATH_FIELD)
-        source = Components(PROJECTION, spec, ADULT_COLUMNS) if self.projected else NamedColumns(spec, ADULT_COLUMNS)
-        country, income = Categories("native-country"), Categories("income", _INCOME_LABELS)
-        needs_complete_rows = self.cohort != "all"
-        sex, hours = Categories("sex"), Numbers("hours")
+        source = NamedColumns(spec, ADULT_COLUMNS)
+        income, sex, hours = Categories("income", _INCOME_LABELS), Categories("sex"), Numbers("hours")
         cells = [sex, hours] if self.task == "effects" else []
-        columns = [*source.columns, income, *([country] if needs_complete_rows else []), *cells]
-        table.fill(columns, len(spec.features), complete=ADULT_COLUMNS if needs_complete_rows else (), drop=True)
+        table.fill([*source.columns, income, *cells], len(spec.features), drop=True)
         check_classes_occur(income, "population.path")
-        contexts, labels, rewards = source.contexts(), income.values, _TASK_REWARDS.get(self.task)
-        if rewards is None:
+        contexts, labels, rewards = source.contexts(), income.values, _OFFERED_REWARDS
+        if cells:
             cell = 3 * (sex.values == sex.names.get("Male", -1)) + np.searchsorted(_HOURS, hours.values, side="right")
             labels, rewards = 2 * cell + labels, _mean_rewards_by_class(cell, labels)
-        if needs_complete_rows:
-            born_here = country.values == country.names.get(_TARGET_COUNTRY, -1)
-            chosen = born_here if self.cohort == "target" else ~born_here
-            contexts, labels = contexts[chosen], labels[chosen]
         check_features(contexts, spec)
         return ClassEnvironment(contexts, labels, rewards, seed)
 

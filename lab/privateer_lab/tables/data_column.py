@@ -279,7 +279,7 @@ class Numbers(Column):
         """Return the numbers; `InvalidCellError` if a cell is none."""
         numbers = parse_numbers(texts, decimal)
         if not np.isfinite(numbers).all():
-            remedy = "correct it; or make the column 'column=value' features, or categories of population.project"
+            remedy = "correct it; or make the column 'column=value' features"
             raise InvalidCellError(~np.isfinite(numbers), "is not a number", remedy)
         return numbers
 

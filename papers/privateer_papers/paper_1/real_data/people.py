@@ -13,9 +13,10 @@ from numpy.typing import NDArray
 from privateer_core.arrays import Array, Bools
 from privateer_core.errors import SpecError
 from privateer_lab.baselines.run import with_arms
-from privateer_lab.environments.files import ADULT_COLUMNS, PROJECTION, Components, ProjectionSection
+from privateer_lab.environments.files import ADULT_COLUMNS
 from privateer_lab.tables.data_column import Categories
 from privateer_lab.tables.data_table import DataTable
+from privateer_papers.paper_1.real_data.components import PROJECTION, Components, ProjectionSection
 from privateer_papers.paper_1.setting import build_spec
 from privateer_papers.reproduction import Row
 

@@ -31,8 +31,8 @@ GOOD = [
     {"name": "peaks", "drift": {"name": "slide", "period": 1, "step": -0.5}},
     {"name": "mixed", "function": 3},
     {"name": "csv", "path": "a.csv", "label": "kind", "rewards": [[0, 1], [0.5, 1]], "classes": ["a", "b"]},
-    {"name": "csv", "path": "a.csv", "label": "kind", "project": {"numbers": ["age"]}, "missing": "drop"},
-    {"name": "adult", "path": "adult.data", "task": "income", "cohort": "target", "projected": True},
+    {"name": "csv", "path": "a.csv", "label": "kind", "missing": "drop"},
+    {"name": "adult", "path": "adult.data", "task": "effects"},
 ]
 SHIFTED, VARIED = {"name": "shifted"}, {"name": "varied"}
 CSV = {"name": "csv", "path": "a", "label": "b"}
@@ -66,10 +66,11 @@ BAD = [
     ({**CSV, "rewards": [[0.1], [0.1, 0.2]]}, "population.rewards", "equal length"),
     ({**CSV, "rewards": [[0.1, 1.2]]}, "population.rewards.0.1", "less than or equal to 1"),
     ({**CSV, "missing": "guess"}, "population.missing", "'refuse' or 'drop'"),
-    ({**CSV, "project": {}}, "population.project", "name columns"),
+    ({**CSV, "project": {}}, "population.project", "no longer a key"),
+    ({"name": "adult", "path": "a", "cohort": "target"}, "population.cohort", "no longer a key"),
     ({**CSV, "density": {"name": "uniform"}}, "population.density", "unknown key"),
     ({"name": "adult"}, "population.path", "required"),
-    ({"name": "adult", "path": "a", "task": "wage"}, "population.task", "'offers', 'income' or 'effects'"),
+    ({"name": "adult", "path": "a", "task": "wage"}, "population.task", "'offers' or 'effects'"),
 ]
 
 
