@@ -83,16 +83,19 @@ def _figures(paper: int) -> Figures:
         bounds = {"linear_bound": rows[1][0]["true_bound"], "linear_c": rows[1][0]["claimed_bound"]}
         proxies = {"published_proxy": PrivateLoss(1.0, 1e-5).proxy, "bit_proxy": PrivateLoss(1.0).proxy}
         logistic_bound = rows[2][0]["true_bound"]
-        return {"thresholds": _format_thresholds(rows[0]), "logistic_bound": logistic_bound, **bounds, **proxies}
+        thresholds = _format_thresholds(rows[0], math.floor)
+        return {"thresholds": thresholds, "logistic_bound": logistic_bound, **bounds, **proxies}
     if paper == 3:
-        return {"noise_scale": rows[1][0]["noise_scale"], "millions": rows[2][0]["holds_from_epsilon"] / 1e6}
+        millions = math.floor(rows[2][0]["holds_from_epsilon"] / 1e5) / 10
+        return {"noise_scale": rows[1][0]["noise_scale"], "millions": millions}
     if paper == 4:
         people = list(rows[1][0].values())
-        words = (f"{round(people[0], -3):,.0f}", f"{people[1] / 1e6:.0f} million", f"{people[2] / 1e9:.1f} billion")
+        tenths = (math.floor(people[1] / 1e5) / 10, math.floor(people[2] / 1e8) / 10)
+        words = (f"{math.floor(people[0] / 1e3)},000", f"{tenths[0]} million", f"{tenths[1]} billion")
         return rows[0][0] | rows[2][0] | {f"people_{d}": text for d, text in enumerate(words, 1)}
     return {
-        "thresholds": _format_thresholds(rows[0]),
-        "printed_thresholds": _format_thresholds(rows[1]),
+        "thresholds": _format_thresholds(rows[0], math.ceil),
+        "printed_thresholds": _format_thresholds(rows[1], math.ceil),
         "true_delta": rows[0][0]["true_delta"],
         "bit_noise_ratio": next(r["noise_over_analytic_gaussian"] for r in rows[2] if r["claimed_epsilon"] == 10),
         "regret_power": rates_5.REGRET_POWER,
@@ -101,13 +104,16 @@ def _figures(paper: int) -> Figures:
     }
 
 
-def _format_thresholds(rows: list[Figures]) -> str:
-    """List the epsilons from which on a constant of normal noise is too small, with their deltas, in words."""
+def _format_thresholds(rows: list[Figures], round_hundredths: Callable[[float], int]) -> str:
+    """List the epsilons up to which a constant of normal noise is enough, with their deltas, in words.
+
+    round_hundredths: ``math.floor`` where it is said to hold, ``math.ceil`` where it is said to be too small.
+    """
     parts = []
     for row in rows:
         delta = row["claimed_delta"]
         text = f"{delta:g}".removeprefix("0") if delta > _MIN_DECIMAL_DELTA else f"{delta:.0e}".replace("e-0", "e-")
-        parts.append(f"{row['holds_up_to_epsilon']:.2f} at delta {text}")
+        parts.append(f"{round_hundredths(100 * row['holds_up_to_epsilon']) / 100:.2f} at delta {text}")
     return f"{', '.join(parts[:-1])} and {parts[-1]}"
 
 

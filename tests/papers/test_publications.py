@@ -20,6 +20,10 @@ from privateer_core.spec.spec import Spec
 from privateer_papers.album import PUBLICATIONS, PaperReference
 from privateer_papers.catalogue import all_reproductions
 from privateer_papers.computed_claims import list_claims, list_numbered_claims
+from privateer_papers.paper_1.figures import rates as rates_1
+from privateer_papers.paper_2.slopes import LINES
+from privateer_papers.paper_3.theorems import theorem_2, theorem_3, theorem_4
+from privateer_papers.paper_4.welfare import rate_slope
 from privateer_papers.paper_4.world import ConSE
 from privateer_papers.published_trust import FIGURES_NOTE, PUBLISHED
 from tests.documents import claims
@@ -260,6 +264,38 @@ def test_the_pages_have_what_is_computed():
     assert claims.with_summaries(page.replace("5.12 at delta .25", "1 at delta .25")) == page
 
 
+def read_thresholds(text: str) -> list[tuple[float, float]]:
+    """Epsilons and deltas of a sentence."""
+    pairs = re.findall(r"([\d.]+) at delta (\S+?)(?=,| |\.$|\.\s|$)", text)
+    return [(float(epsilon), float(delta)) for epsilon, delta in pairs]
+
+
+@pytest.mark.parametrize(("paper", "holds"), [(2, True), (5, False)])
+def test_thresholds_in_words_are_rounded_to_the_side_that_is_true(paper, holds):
+    """At each epsilon named for "holds up to" the noise is enough, and at each named for "false from" it is not."""
+    (row,) = [claim for claim in list_numbered_claims() if claim.paper == paper and "at delta" in claim.verdict]
+    pairs = read_thresholds(row.verdict)
+    assert len(pairs) == (4 if holds else 8)
+    for index, (epsilon, delta) in enumerate(pairs):
+        scale = math.sqrt((2 if index < 4 else 1) * math.log(1.25 / delta))
+        margin = -0.01 if holds else 0.01  # a hundredth further the other way it is otherwise
+        assert (normal_delta(epsilon, scale / epsilon) <= delta) == holds
+        assert (normal_delta(epsilon - margin, scale / (epsilon - margin)) <= delta) != holds
+
+
+def test_people_in_words_are_too_few():
+    """ConSE's first test needs more than the people named, and no more than a hundredth more."""
+    (row,) = figures_of(4, "ConSE drops")
+    (words,) = [claim.verdict for claim in list_numbered_claims() if claim.claim.startswith("Algorithm 1, ConSE")]
+    units = {"": 1.0, "million": 1e6, "billion": 1e9}
+    named = [
+        float(n.replace(",", "")) * units[unit] for n, unit in re.findall(r"([\d.,]+\d) ?(million|billion|)", words)
+    ]
+    assert len(named) == 3
+    for dimension, people in enumerate(named, 1):
+        assert people <= row[f"people_until_an_arm_can_be_dropped_d_{dimension}"] < 1.03 * people
+
+
 def test_sentences_of_runs_are_read_with_what_is_said_first():
     page = (
         '<h3 id="paper-1-one">One</h3><p class="note">Slow.</p>\n<p><strong>It&#39;s so.</strong></p>'
@@ -305,6 +341,58 @@ def test_formulas_are_those_of_the_texts():
     people = conse["people_until_an_arm_can_be_dropped_d_1"]
     assert people ** (2 / 3) / 2 == pytest.approx(sampling * math.log(inner * people) / 0.5**2 + 1, rel=1e-9)
     assert r"e^{\frac{\varepsilon}{2}}+1-e^{\frac{\varepsilon}{2}[m]}" in fourth
+
+
+RATES = {
+    1: (
+        r"n_{\mathrm{P}}\left(n_{\mathrm{P}}\varepsilon^{2}\right)^{-\frac{1+\beta}{2+2d}}",
+        r"(\kappa_{m}^{2}n_{\mathrm{Q}_{m}}\varepsilon_{m}^{2}\right)^{\frac{2+2d}{2+2d+2\gamma_{m}}}",
+        r"\left(\varepsilon^{-2}t_{s}^{j}\right)\vee",
+    ),
+    2: (
+        r"set$\sigma=\frac{2B\sqrt{2\ln(1.25/\delta)}}{\varepsilon}$",
+        r"$\tilde{O}(T^{3/4}/\varepsilon)$regretforconvexlossand$\tilde{O}(T^{2/3}/\varepsilon)$regretforstronglyconvex",
+        r"\tilde{\mathcal{O}}(T^{2/3}/\varepsilon)$regretbysetting",
+        r"\tilde{\mathcal{O}}(\sqrt{T}/\varepsilon)$regretbysetting",
+        r"\frac{(dT)^{3/4}}{\epsilon}",
+        r"\frac{1}{4}+\sigma^2",
+        r"\frac{\logT}{\Delta_i\varepsilon^2}",
+    ),
+    3: (
+        r"\frac{s^{3/2}_{0}\log^{3}T}{\varepsilon}",
+        r"\frac{s^{3/2}_{0}\sqrt{T}\log^{2}T}{\varepsilon}",
+        r"\min\left\{s_{0}\logd,\frac{s_{0}\logd}{\varepsilon}\right\}",
+    ),
+    4: (
+        r"\left(E_{n}(\pi)\right)\cdot\left(R_{n}(\pi)\right)^{\frac{2\beta}{2",
+        r"O(n^{-\frac{\beta}{2\beta+d}}\sqrt{\logn})",
+        r"\mathcal{O}\left(n^{1-\alpha}\right)",
+    ),
+    5: (r"180g^2\ln\left(4s/\delta\right)}{\hat{\epsilon}^2|U|}", r"T^{1-\alpha/2}", r"$O(dT^{3\alpha/2})$(bits)"),
+}
+"""What the rows' rates and constants are of, without blanks."""
+
+
+@pytest.mark.data
+@EVERY
+def test_rates_of_the_rows_are_those_of_the_texts(paper: PaperReference) -> None:
+    """Planted: no other paper's text has them."""
+    texts = {number: "".join(text_of(number).split()).replace("%", "") for number in RATES}
+    assert [rate for rate in RATES[paper.number] if rate not in texts[paper.number]] == []
+    assert not [number for number in RATES if number != paper.number if RATES[paper.number][0] in texts[number]]
+
+
+def test_exponents_that_are_drawn_are_those_of_the_rates() -> None:
+    """With beta = 1 in papers 1 and 4; of each row of paper 2's Table 1."""
+    d = rates_1.DIMENSION
+    assert pytest.approx((1 + 1) / (2 + 2 * d)) == rates_1.EXPONENT
+    assert [rate_slope(d) for d in (1, 2)] == pytest.approx([-1 / (2 + d) for d in (1, 2)])
+    printed = {"BCO, convex": 3 / 4, "BCO, strongly convex": 2 / 3, "BCO, convex and smooth": 2 / 3}
+    printed |= {"BCO, strongly convex and smooth": 1 / 2, "two points, convex": 1 / 2, "contextual linear": 3 / 4}
+    assert {name: LINES[name].exponent for name in printed} == printed
+    assert theorem_4(100, 0.5) == theorem_4(100, 1.0) == 2 * theorem_4(100, 2.0)
+    assert theorem_3(100, 1.0) / theorem_3(100, 2.0) == 2
+    assert theorem_2(100, 1.0) / theorem_3(100, 1.0) == pytest.approx(math.log(100) / 10)
 
 
 INSTANCES = [(name, spec) for name in sorted(ALGORITHMS) for spec in algorithm(name).spec.instances().values()]

@@ -94,7 +94,7 @@ _DELTA: Final = 1e-5
 _HORIZONS: Final = (10_000, 30_000, 100_000, 300_000, 1_000_000)
 _QUICK_HORIZONS: Final = (10_000, 30_000, 100_000)
 _N_ROUNDS: Final = 1000
-_N_QUICK_ROUNDS: Final = 500
+_N_QUICK_ROUNDS: Final = 250
 """Rounds of a run: their size is a share of the horizon, so that the cost of rounds does not bend the slope."""
 _MEASUREMENT_DEVIATIONS: Final = (0.01, 0.1)
 """Standard deviations of participants' measurements, of rewards that span 1.5 or 2."""

@@ -1,8 +1,8 @@
 """Paper 4, Theorems 3.1 and 4.6: the loss of participants after an experiment by its recommendation, at every alpha.
 
 The paper's simple regret is what anybody loses at most by the arm that is left in their bin: O(n^(-1/(2 + d)) sqrt(log
-n)) for every alpha (Theorem 4.6). Regret and squared error together cannot fall below regret times error^(2/(2 + d)) of
-order 1 (Theorem 3.1). Both for one covariate and for two, with effects that do not change signs where bins end.
+n)) for every alpha (Theorem 4.6). Squared error times regret^(2/(2 + d)) is of order 1 at least (Theorem 3.1). Both for
+one covariate and for two, with effects that do not change signs where bins end.
 """
 
 from collections.abc import Iterator
