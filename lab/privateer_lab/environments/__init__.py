@@ -140,7 +140,7 @@ def _parse_section(spec: Spec, table: dict[str, Any], field: str) -> Environment
         names = ", ".join(repr(section_name) for section_name in kinds if section_name != OWN)
         raise SpecError(f"must be one of {names}", field=f"{field}.name", remedy="choose one")
     for key in sorted(_PAPER_KEYS & table.keys()):
-        remedy = "name columns of the file as features; privateer reproduce paper-1-table-2 has components and cohorts"
+        remedy = "name columns of the file as features; components and cohorts are in privateer reproduce"
         raise SpecError("is no longer a key", field=f"{field}.{key}", remedy=remedy)
     try:
         return parse_section(kinds[name], table)
