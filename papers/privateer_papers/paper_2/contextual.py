@@ -20,6 +20,7 @@ from privateer_core.algorithms import Algorithm
 from privateer_core.algorithms.linear.policy import LinearPolicy
 from privateer_core.algorithms.linear.spec import LinearSpec, LinearTable
 from privateer_core.arrays import Array, Ints
+from privateer_core.primitives.clipping import Ball
 from privateer_core.spec.arms import ArmsSpec
 from privateer_lab.baselines.run import Baseline, Visitors
 from privateer_papers.paper_1.real_data.descent import centre_features
@@ -143,6 +144,11 @@ class PublishedLinearSpec(LinearSpec):
 
     privacy: PublishedPrivacy
     algorithm: PublishedLinearTable
+
+    @property
+    @override
+    def ball(self) -> Ball:
+        return Ball("l2", 1.0, super().ball.coordinates)
 
     @classmethod
     @override

@@ -9,6 +9,8 @@ import { roundToInteger } from "./sampling/rounding.js";
 export const GRID = 1 << 14;
 const COORDINATES_MAX = 1 << 20;
 const ROUNDING = 1 + 2 ** -40;
+/** How far two people's vectors may be from each other, in bounds: no two joint ones are opposite. @type {Record<string, number>} */
+const DIAMETERS = { l2: 2, joint: Math.sqrt(8 / 3) };
 
 /** @param {number[]} vector */
 export const lengthOf = (vector) => Math.sqrt(vector.reduce((sum, entry) => sum + entry * entry, 0));
@@ -28,7 +30,8 @@ export class Ball {
   /** @param {any} decoded */
   constructor(decoded) {
     const { norm, bound, coordinates } = decoded ?? {};
-    requireKnown(norm === "l2" && isPositive(bound) && isWhole(coordinates, 1, COORDINATES_MAX), "ball");
+    requireKnown(Object.hasOwn(DIAMETERS, norm) && isPositive(bound) && isWhole(coordinates, 1, COORDINATES_MAX), "ball");
+    this.norm = /** @type {string} */ (norm);
     this.bound = /** @type {number} */ (bound);
     this.coordinates = /** @type {number} */ (coordinates);
   }
@@ -40,7 +43,7 @@ export class Ball {
 
   /** Largest distance of two people's vectors on the grid, in grid points; rounding included. */
   get diameter() {
-    return 2 * (this.bound / this.step + Math.sqrt(this.coordinates)) * ROUNDING;
+    return ((DIAMETERS[this.norm] * this.bound) / this.step + 2 * Math.sqrt(this.coordinates)) * ROUNDING;
   }
 
   /** Shorten what is too long. @param {number[]} vector */

@@ -14,6 +14,8 @@ GRID: Final = 1 << 14
 """Grid points per unit of the bound: rounding adds at most sqrt(coordinates) / 16384 of it to a sensitivity."""
 COORDINATES_MAX: Final = 1 << 20
 _SCALE_MIN: Final = 1e-300
+_DIAMETERS: Final = {"l2": 2.0, "max": 2.0, "joint": math.sqrt(8 / 3)}
+"""Largest L2 distance of two participants' vectors, in radii."""
 _ROUNDING: Final = 1 + 2.0**-40
 """Factor that covers rounding errors in the norm of a clipped vector."""
 
@@ -23,18 +25,20 @@ class Ball(msgspec.Struct, frozen=True):
 
     A joint block of several quantities with one L2 bound is a ball in the ``l2`` norm over all their coordinates.
 
-    norm: ``l2``, or ``max`` for the largest absolute coordinate.
+    norm: ``l2``, or ``max`` for the largest absolute coordinate; or ``joint``, the L2 norm of vectors that are second
+        moments and products of a row (`privateer_core.algorithms.linear.design_matrix.joint_reports`), of which no two
+        are opposite. A policy has to make them so.
     bound: largest norm, above 0.
     coordinates: 1 to 1,048,576.
     """
 
-    norm: Literal["l2", "max"]
+    norm: Literal["l2", "max", "joint"]
     bound: float
     coordinates: int
 
     def __post_init__(self) -> None:
-        if self.norm not in ("l2", "max"):
-            raise SpecError("must be 'l2' or 'max'", field="norm", remedy="choose one")
+        if self.norm not in _DIAMETERS:
+            raise SpecError("must be 'l2', 'max' or 'joint'", field="norm", remedy="choose one")
         if not (self.bound > 0 and math.isfinite(self.bound)):
             raise SpecError("must be above 0 and finite", field="bound", remedy="choose another value")
         if not 1 <= self.coordinates <= COORDINATES_MAX:
@@ -58,14 +62,15 @@ class Ball(msgspec.Struct, frozen=True):
     @property
     def sensitivity(self) -> float:
         """Largest L2 distance of two participants' vectors on the grid, in grid points; rounding included."""
-        return 2 * self.max_norm
+        rounding = 2 * math.sqrt(self.coordinates)
+        return (_DIAMETERS[self.norm] * self.radius / self.step + rounding) * _ROUNDING
 
     def contains(self, reports: NDArray[np.integer]) -> bool:
         """Whether vectors (n, coordinates) on the grid are in the ball, rounding included."""
         return not np.any(np.linalg.norm(reports.astype(np.float64), axis=1) > self.max_norm)
 
     def clip(self, vectors: Array) -> Array:
-        """Clip vectors (n, coordinates) to the ball, by coordinate in ``max``, by scaling in ``l2``; refuse others."""
+        """Clip vectors (n, coordinates) to the ball, by coordinate in ``max``, else by scaling; refuse others."""
         if vectors.ndim != 2 or vectors.shape[1] != self.coordinates or not np.isfinite(vectors).all():
             detail = f"must be {self.coordinates} finite numbers"
             raise InputError(detail, field="vector", remedy="send what the experiment asks for")

@@ -3,12 +3,18 @@
 import math
 import time
 from dataclasses import replace
+from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 from scipy.stats import kstest
 
+from privateer_core.accounting.gaussian import gaussian_epsilon
 from privateer_core.algorithms.linear.design_matrix import (
+    MOMENT_SCALE,
+    PRODUCT_SCALE,
     DesignMatrix,
     joint_reports,
     prior_moments,
@@ -26,6 +32,7 @@ from privateer_core.primitives.public_coins import coin_classes
 from privateer_core.privacy.terms import Terms
 from privateer_core.spec.columns import CIRCLE, FLAG, NUMBER, Block, code_block, encode_bits
 from privateer_core.spec.sections import parse_section
+from privateer_lab.simulation.scores import SeededNoise
 from privateer_server.rounds.loop import Schedule
 from tests.support.specs import linear_spec, make_spec
 
@@ -208,6 +215,71 @@ def test_moments_and_joint_reports_are_at_most_1_long():
     assert unpack_moments(moments[inside].sum(axis=0), 4) == pytest.approx(rows[inside].T @ rows[inside])
     unit = rows / np.linalg.norm(rows, axis=1, keepdims=True)
     assert np.linalg.norm(joint_reports(unit, np.ones(50)), axis=1) == pytest.approx(np.ones(50))
+
+
+JOINT = LinearSpec.instances()["joint"]
+
+
+def joint_vectors(n_features: int, scale: float) -> tuple[LinearSpec, NDArray[np.float64]]:
+    """Return vectors on the grid of 1,500 people by a round's policy, whose rows a server scales."""
+    features = {f"x{index}": {"low": 0.0, "high": 1.0} for index in range(n_features)}
+    data = JOINT.model_dump(mode="json", exclude_none=True) | {"context": {"features": features}}
+    spec: LinearSpec = parse_section(LinearSpec, data)
+    policy: Any = Schedule(spec).open(0).policy
+    rng = np.random.default_rng(n_features)
+    contexts = rng.random((1500, n_features))
+    contexts[::4] = np.rint(contexts[::4])
+    contexts[:2], rewards = 1.0, rng.random(1500)
+    rewards[::2] = np.rint(rewards[::2])
+    rewards[:2] = 0.0, 1.0
+    arms = rng.integers(0, 3, 1500)
+    arms[:2] = 0
+    scaled = replace(policy, telling=scale * policy.telling)
+    vectors = scaled.contribute(contexts, np.zeros(1500, np.uint32), Arms(arms), rewards).values
+    return spec, spec.ball.round_to_grid(vectors, SeededNoise(1)).astype(np.float64)
+
+
+def max_distance(points: NDArray[np.float64]) -> float:
+    squares = (points**2).sum(axis=1)
+    return float(np.sqrt((squares[:, None] + squares - 2 * points @ points.T).max()))
+
+
+@pytest.mark.parametrize("scale", [1.0, 1000.0])
+@pytest.mark.parametrize("n_features", [1, 2, 5])
+def test_no_two_joint_reports_are_farther_apart_than_claimed_and_two_are_almost(n_features: int, scale: float) -> None:
+    """Two-sided, also where a server scales rows beyond length 1; the noise is for this distance, and not for 2."""
+    spec, points = joint_vectors(n_features, scale)
+    assert 0.99 * spec.ball.sensitivity < max_distance(points) <= spec.ball.sensitivity
+    assert spec.ball.sensitivity < 0.83 * Ball("l2", 1.0, spec.ball.coordinates).sensitivity
+    mechanism: Any = spec.first_terms("").mechanism  # type: ignore[union-attr] # its first round has people
+    deviation, epsilon = mechanism.standard_deviation, spec.privacy.bound
+    delta = spec.privacy.delta - mechanism.sampling
+    assert 0.99 * epsilon < gaussian_epsilon(delta, deviation, max_distance(points)) <= epsilon * (1 + 1e-9)
+
+
+def test_planted_products_of_rows_longer_than_1_are_farther_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Planted: only second moments are of clipped rows, as the ball shortened the rest."""
+
+    def plant(rows: NDArray[np.float64], rewards: NDArray[np.float64]) -> NDArray[np.float64]:
+        products = (2 * rewards - 1)[:, None] * rows
+        return np.concatenate([MOMENT_SCALE * second_moments(rows), PRODUCT_SCALE * products], axis=1)
+
+    monkeypatch.setattr("privateer_core.algorithms.linear.policy.joint_reports", plant)
+    spec, points = joint_vectors(2, 1000.0)
+    assert max_distance(points) > 1.2 * spec.ball.sensitivity
+
+
+def test_only_joint_reports_with_noise_of_their_own_have_the_smaller_distance() -> None:
+    """A curator gets vectors that others may have made otherwise; a residual and its opposite are 2 apart."""
+    instances = LinearSpec.instances()
+    assert {name for name, spec in instances.items() if spec.ball.norm == "joint"} == {"joint"}
+    curated = JOINT.model_copy(update={"privacy": instances["central"].privacy})
+    assert curated.ball.norm == "l2"
+    policy: Any = Schedule(instances["local"]).open(0).policy
+    mechanism = policy.mechanism
+    lie = msgspec.structs.replace(mechanism, ball=Ball("joint", 1.0, mechanism.ball.coordinates))
+    assert policy.is_compatible(instances["local"])
+    assert not replace(policy, terms=replace(policy.terms, mechanism=lie)).is_compatible(instances["local"])
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""A tighter accountant: what earlier ones made verifies by it, and the terms' calibration says which one made them.
+"""A tighter accountant accepts what earlier ones made; the calibration of terms names the accountant that made them.
 
 Planted: an earlier accountant, whose delta is a thousand times the present one's, beside the present one.
 """

@@ -6,9 +6,10 @@ import { WORD, chooseClass, mix, readSeed } from "../coins.js";
 import { requireKnown } from "../errors.js";
 import { isWhole, isWithin } from "../numbers.js";
 import { wordToNormal } from "../numerics.js";
+import { drawsOne } from "../trust.js";
 import { lengthOf, multiplyRow, dot } from "../vectors.js";
 import { Design } from "./linear/design.js";
-import { applyLink, SHORTEST, encodeSquares } from "./linear/reports.js";
+import { applyLink, clipRow, SHORTEST, encodeSquares } from "./linear/reports.js";
 import { Policy, readPlayable } from "./policy.js";
 
 const LARGEST = 1e6;
@@ -58,7 +59,7 @@ export class LinearPolicy extends Policy {
     const classes = isJoint || spec.armInKey ? 1 : this.played.length;
     const { ball, repeats = 1 } = decoded.terms.mechanism;
     const { norm, bound, coordinates } = ball ?? {};
-    const asks = norm === "l2" && bound === 1 && coordinates === this.coordinates && coordinates <= COORDINATES_MAX && [1, classes].includes(this.classes);
+    const asks = norm === (isJoint && drawsOne(spec.trust) ? "joint" : "l2") && bound === 1 && coordinates === this.coordinates && coordinates <= COORDINATES_MAX && [1, classes].includes(this.classes);
     const isWithinMessages = repeats <= findMaxMessages(spec);
     requireKnown(isSameDesign && ranged && favoured && asks && isWithinMessages);
   }
@@ -107,7 +108,7 @@ export class LinearPolicy extends Policy {
     const row = this.design.row(columns);
     const toldRow = multiplyRow(row, this.telling);
     if (this.share === 1) {
-      const products = toldRow.map((entry) => PRODUCT * (2 * values[0] - 1) * entry);
+      const products = clipRow(toldRow).map((entry) => PRODUCT * (2 * values[0] - 1) * entry);
       return { vector: this.inBlock([...encodeSquares(toldRow).map((entry) => MATRIX * entry), ...products], arm) };
     }
     const white = multiplyRow(row, this.whitening);

@@ -185,9 +185,14 @@ def weights(means: Array) -> Array:
     return np.asarray(1 / np.maximum(means, 1 - means))
 
 
+def clip_rows(whitened: Array) -> Array:
+    """Return rows (n, d) scaled down to length 1 if they are longer."""
+    return np.asarray(whitened / np.maximum(1.0, np.linalg.norm(whitened, axis=1, keepdims=True)))
+
+
 def second_moments(whitened: Array) -> Array:
     """Return the packed second moments (n, d (d + 1) / 2) of rows, which are clipped to length 1."""
-    shortened = whitened / np.maximum(1.0, np.linalg.norm(whitened, axis=1, keepdims=True))
+    shortened = clip_rows(whitened)
     left, right = np.triu_indices(whitened.shape[1])
     doubled = np.where(left == right, 1.0, math.sqrt(2))
     return np.asarray(shortened[:, left] * shortened[:, right] * doubled)
@@ -202,8 +207,11 @@ def unpack_moments(packed: Array, dimension: int) -> Array:
 
 
 def joint_reports(whitened: Array, rewards: Array) -> Array:
-    """Return second moments of rows (n, d), and products with rewards in [0, 1]; (n, d (d + 1) / 2 + d)."""
-    products = (2 * rewards - 1)[:, None] * whitened
+    """Return second moments of rows (n, d), and products with rewards in [0, 1]; (n, d (d + 1) / 2 + d).
+
+    Rows are clipped to length 1 in both parts: then no two participants are farther apart than the root of 8/3.
+    """
+    products = (2 * rewards - 1)[:, None] * clip_rows(whitened)
     return np.concatenate([MOMENT_SCALE * second_moments(whitened), PRODUCT_SCALE * products], axis=1)
 
 

@@ -157,8 +157,9 @@ class LinearSpec(ArmsSpec):
 
     @property
     def ball(self) -> Ball:
-        """Return the ball of the report vectors."""
-        return Ball("l2", 1.0, self._n_coordinates)
+        """Return the ball of the report vectors; joint ones with noise of the device have a smaller distance."""
+        is_joint = self.moment_share == 1 and self.privacy.trust.draws_one
+        return Ball("joint" if is_joint else "l2", 1.0, self._n_coordinates)
 
     def make_question(self, seed: int) -> L2VectorSum:
         """Return the question of a round, with sums by class if reports may have the choices' coins."""

@@ -12,9 +12,14 @@ const SURE = 0.02;
 export const applyLink = (name, value) =>
   name === "identity" ? clipNumber(value, SURE, 1 - SURE) : SURE + (1 - 2 * SURE) / (1 + Math.exp(-value));
 
+/** A row, shortened to length 1. @param {number[]} row */
+export function clipRow(row) {
+  const length = Math.max(1, lengthOf(row));
+  return row.map((entry) => entry / length);
+}
+
 /** The second moments of a row, which is shortened to length 1: products, those of two coordinates times the root of 2. @param {number[]} row */
 export function encodeSquares(row) {
-  const length = Math.max(1, lengthOf(row));
-  const short = row.map((entry) => entry / length);
+  const short = clipRow(row);
   return short.flatMap((left, i) => short.slice(i).map((right, j) => left * right * (j ? Math.SQRT2 : 1)));
 }
