@@ -50,7 +50,7 @@ def reproduce(
         raise SpecError(detail, field="NAME", remedy="give either a name, or --all; 'list' shows all names")
     if name == "list":
         listing = [{"name": each.name, "title": each.title} for each in reproductions.values()]
-        print_json(listing) if as_json else screen.print(
+        print_json({"reproductions": listing}) if as_json else screen.print(
             "\n".join(f"{row['name']:24} {row['title']}" for row in listing)
         )
         return

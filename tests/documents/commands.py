@@ -22,6 +22,9 @@ The exit code says whose they are:
 | 3 | a service that does not answer, cannot answer now, or is none of Privateer's |
 | 4 | no such experiment, version or page |
 | 130 | interrupted |
+
+With `--json` a command prints one document. Its `format`, such as `privateer/output/1`, gets another number
+if a key goes or changes its meaning. Keys may be added.
 """
 
 

@@ -161,7 +161,7 @@ def show_tightness(
     if before:
         rows = [row | {"before": _find_row(read_document(before), row)} for row in rows]
     if as_json:
-        print_json(rows)
+        print_json({"rows": rows})
         return
     print_rows(f"local epsilon at epsilon {epsilon:g}, delta {delta:g}", [dict(name_figures(row)) for row in rows])
     gaps = [
@@ -170,8 +170,9 @@ def show_tightness(
     print_rows("not within a hundredth of epsilon", [dict(name_figures(gap)) for gap in gaps])
 
 
-def _find_row(rows: Any, sought: dict[str, Any]) -> float | None:
+def _find_row(document: Any, sought: dict[str, Any]) -> float | None:
     """Return the local epsilon that an earlier run allowed for a row; None if it had none. Refuse other documents."""
+    rows = document.get("rows") if isinstance(document, dict) else None
     if not isinstance(rows, list) or not all(isinstance(row, dict) and "allowed" in row for row in rows):
         raise SpecError("has no rows of an earlier run", field="--before", remedy="write one with --json")
     return next((r["allowed"] for r in rows if all(r.get(key) == sought.get(key) for key in CASE)), None)

@@ -98,7 +98,7 @@ def _show_answer(
             raise SpecError("has nothing to draw yet", field="--out", remedy="wait for more people")
         print_lines([", ".join(map(str, save_figure(pictures[0].figure, out)))])
     if as_json:
-        print_json(msgspec.to_builtins(published.result if is_detailed else published))
+        print_json(msgspec.to_builtins((published.result or {}) if is_detailed else published))
     elif as_markdown:
         page = f"{url}/experiments/{published.experiment}/privacy"
         claims = request_json("GET", page)["certificate"]["claims"] if is_detailed else ()

@@ -16,7 +16,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from privateer_core.errors import SpecError, printable
-from privateer_lab.render.words import format_figure
+from privateer_lab.render.words import JSON_FORMAT, format_figure
 
 T = TypeVar("T")
 _UNLIMITED_WIDTH = 10_000
@@ -39,9 +39,9 @@ def announce_task(task: str, duration: str) -> None:
     typer.echo(f"privateer: {printable(task)}: {duration} ...", err=True)
 
 
-def print_json(value: Any) -> None:
-    """Print one JSON document on standard output."""
-    typer.echo(json.dumps(value, indent=2))
+def print_json(document: Mapping[str, Any]) -> None:
+    """Print one JSON document on standard output, with its format."""
+    typer.echo(json.dumps({"format": JSON_FORMAT, **document}, indent=2))
 
 
 def print_table(title: str, rows: Iterable[tuple[str, Any]]) -> None:

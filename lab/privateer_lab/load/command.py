@@ -17,7 +17,7 @@ from privateer_lab.environments import default_environment, read_population
 from privateer_lab.load.driver import Interruption, LoadResult, run_load
 from privateer_lab.load.endpoints import retry_while_busy
 from privateer_lab.load.populations import find_population_in_folder, load_stored_population
-from privateer_lab.render.words import format_figure, name_figures
+from privateer_lab.render.words import JSON_FORMAT, format_figure, name_figures
 from privateer_lab.services.rest import request_json
 from privateer_lab.toml_file import apply_setting
 
@@ -193,7 +193,7 @@ def _print_result(result: LoadResult, load_people: LoadPeople, as_json: bool) ->
     """Print what was counted, as JSON or as lines."""
     figures = result.as_dict()
     if as_json:
-        print(json.dumps({**figures, "population": load_people.population}, indent=2))
+        print(json.dumps({"format": JSON_FORMAT, **figures, "population": load_people.population}, indent=2))
         return
     accepted = f"accepted_by_{figures.pop('endpoint')}"  # reports at a shuffler may not be counted yet
     del figures["people"]

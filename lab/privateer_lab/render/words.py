@@ -11,6 +11,8 @@ from privateer_core.answer.estimates import DECIDED, Effect, Reason
 from privateer_core.answer.facts import Between, Condition
 from privateer_core.answer.parts import DriftTest, FeatureSelection
 
+JSON_FORMAT: Final = "privateer/output/1"
+"""The format of JSON from commands that has none of its own. Its number grows if a key goes or changes its meaning."""
 _MAX_NAMES: Final = 40
 """Largest number of options or features that a page lists by name."""
 _FIGURE_NAMES: Final = {

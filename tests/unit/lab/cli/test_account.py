@@ -261,3 +261,15 @@ def test_a_malformed_document_is_refused_in_one_line(name, text, says, capsys, t
     (tmp_path / name).write_text(text)
     code, out, err = run(capsys, "account", "verify", str(tmp_path / name))
     assert (code, out, err.count("\n"), "FILE: " in err, says in err) == (2, "", 1, True, True)
+
+
+def test_tightness_reads_an_earlier_run(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    options = ["tightness", "--batch", "1000", "--symbols", "2", "--reports", "1"]
+    earlier = figures(capsys, *options)
+    assert earlier["format"] == "privateer/output/1"
+    (tmp_path / "earlier.json").write_text(json.dumps(earlier))
+    (row,) = figures(capsys, *options, "--before", str(tmp_path / "earlier.json"))["rows"]
+    assert row["before"] == row["allowed"]
+    (tmp_path / "earlier.json").write_text(json.dumps(earlier["rows"]))
+    code, _, err = run(capsys, "account", *options, "--before", str(tmp_path / "earlier.json"))
+    assert (code, "--before: has no rows of an earlier run" in err) == (2, True), err

@@ -120,4 +120,5 @@ def test_names_of_strangers_stay_text(face, monkeypatch, capsys):
 
 def test_json_has_the_whole_answer(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     answer = document(ANSWER, **FOUND)
-    assert json.loads(run(monkeypatch, capsys, answer, "--json")) == json.loads(json.dumps(answer))
+    printed = json.loads(run(monkeypatch, capsys, answer, "--json"))
+    assert printed == json.loads(json.dumps(answer | {"format": "privateer/output/1"}))

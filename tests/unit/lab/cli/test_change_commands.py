@@ -130,7 +130,7 @@ def test_a_spec_is_checked_without_a_server(spec, capsys, monkeypatch, tmp_path)
     code, out = call(capsys, "create", spec("only-checked"), "--check")
     assert (code, out.startswith("only-checked: a server takes this spec; its first round asks ")) == (0, True), out
     code, out = call(capsys, "create", spec("only-checked"), "--check", "--json")
-    assert json.loads(out).keys() == {"experiment", "first_round", "warnings"}
+    assert json.loads(out).keys() == {"format", "experiment", "first_round", "warnings"}
     window = {"experiment.conversion_window_seconds": 86_400.0}
     code, out = call(capsys, "create", spec("only-checked", **window), "--check")
     assert (code, "experiment.arrivals_per_day is not, so nobody can tell how many" in out) == (0, True), out
