@@ -33,6 +33,7 @@ OTHER_MEANINGS = {
     ("shared/privateer_core/serving/process.py", "none"),
     ("lab/privateer_lab/render/words.py", "none"),
     ("lab/privateer_lab/load/command.py", "none"),
+    ("shared/privateer_core/spec/half_life.py", "none"),
 }
 """Strings that are a trust model's name elsewhere: the wire's table, and another word."""
 

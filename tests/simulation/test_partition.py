@@ -21,7 +21,7 @@ from privateer_lab.environments.own_people import own_population
 from privateer_lab.simulation.scores import encode_contexts
 from privateer_lab.simulation.simulate import make_simulation, run_to_end, simulate_once
 from privateer_server.algorithms import NewRound, learner_for
-from privateer_server.algorithms.partition.forgetting import FALSE_ALARM_RATE
+from privateer_server.algorithms.partition.change_detection import FALSE_ALARM_RATE
 from privateer_server.algorithms.partition.gaussian_process import BinProcess
 from privateer_server.algorithms.partition.observations import ContextFreeArms
 from tests.support.people import bumps, rounds
@@ -174,8 +174,8 @@ def has_detected_drift(spec, seed):
 QUIET = [
     ({"name": "peaks"}, {}),
     ({"name": "peaks"}, {"privacy.epsilon": 1.0}),
-    ({"name": "peaks", "density": {"name": "varied"}}, {}),
-    ({"name": "peaks", "density": {"name": "varied"}}, {**SHUFFLE, "experiment.round_size": 1000}),
+    ({"name": "peaks", "density": {"name": "shifted", "gamma": 5.0}}, {}),
+    ({"name": "peaks", "density": {"name": "shifted", "gamma": 5.0}}, {**SHUFFLE, "experiment.round_size": 1000}),
 ]
 
 

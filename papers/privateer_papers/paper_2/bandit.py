@@ -155,8 +155,7 @@ class PublishedBanditLearner(BanditLearner):
         precisions = arm_indicator / proxy_of_mean
         reported, means = people * arm_indicator, LOSS_BOUND + average * arm_indicator
         counts = SuccessCounts.from_means(reported, means, precisions)
-        posterior = state.posterior.updated(reported, precisions, means, losses, counts)
-        return self._add_round(state, posterior, people)
+        return self._add_round(state, ArmPosterior.from_round(reported, precisions, means, losses, counts), people)
 
     def is_best_arm_known(self, posterior: ArmPosterior) -> bool:
         """Whether lil'UCB stops."""

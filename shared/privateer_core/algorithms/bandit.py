@@ -19,16 +19,19 @@ from privateer_core.primitives.public_coins import UNIT, Layout
 from privateer_core.primitives.questions import KeyedMeans, Question, SmallDomainMeans
 from privateer_core.privacy.terms import Terms
 from privateer_core.spec.arms import ArmsSpec
+from privateer_core.spec.half_life import FIELD, HalfLife, check_half_lives, half_life_concerns, list_half_lives
 from privateer_core.spec.sections import Section, parse_section
 from privateer_core.spec.spec import Capabilities, example_promises
+
+_UNWRITTEN: Final = (("best_count", 1), ("half_life", None))
 
 
 class BanditSection(Section):
     """The ``[algorithm]`` of a bandit without context."""
 
     name: Literal["bandit"]
-    # ``regret``: Thompson sampling. ``moving``: KL-UCB with discounting, where rewards may change, so that arms
-    # are tried again. ``adversarial``: where an adversary may choose rewards (Tsallis-INF). ``best-arm``: the
+    # ``regret``: Thompson sampling. ``moving``: KL-UCB, which tries arms again, because others may rise.
+    # ``adversarial``: where an adversary may choose rewards (Tsallis-INF). ``best-arm``: the
     # experiment stops as soon as it knows the best arm. ``best-arms``: the people of the horizon are the budget, and
     # the result is a set of the best arms with a bound of the probability that it is wrong.
     objective: Literal["regret", "moving", "adversarial", "best-arm", "best-arms"] = "regret"
@@ -36,11 +39,17 @@ class BanditSection(Section):
     # probability that any confidence interval of an arm's mean reward ever misses it, and that the experiment stops
     # with an arm that is not the best
     failure_probability: float = Field(default=0.05, ge=1e-12, lt=1)
+    half_life: HalfLife = None  # of evidence, where rewards may change
 
     @model_serializer(mode="wrap")
     def _serialize_for_storage(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Serialize without the number of one best arm, so that specs without it keep their bytes."""
-        return {name: value for name, value in serialize(self).items() if name != "best_count" or value > 1}
+        """Serialize without default values of later keys, so that specs without these keys keep their bytes."""
+        return {name: value for name, value in serialize(self).items() if (name, value) not in _UNWRITTEN}
+
+    @property
+    def half_lives(self) -> tuple[float, ...]:
+        """Half-lives that a learner compares, in participants, the infinite one first; empty without forgetting."""
+        return list_half_lives(self.half_life)
 
 
 class BanditSpec(ArmsSpec):
@@ -69,6 +78,15 @@ class BanditSpec(ArmsSpec):
             detail = f"is {count}, of {sum(self.playable)} arms, with the objective '{self.algorithm.objective}'"
             remedy = "have fewer than arms, and algorithm.objective = 'best-arms'"
             raise SpecError(detail, field="algorithm.best_count", remedy=remedy)
+        return self
+
+    @model_validator(mode="after")
+    def _check_half_life(self) -> Self:
+        """Refuse a half-life below a round, or one with an objective that needs all reports."""
+        if self.algorithm.half_lives and self.algorithm.objective != "regret":
+            detail = f"must be 'none' with the objective '{self.algorithm.objective}', which needs all reports"
+            raise SpecError(detail, field=FIELD, remedy="remove it, or set algorithm.objective = 'regret'")
+        check_half_lives(self.algorithm.half_lives, self.experiment.round_size)
         return self
 
     @property
@@ -103,7 +121,7 @@ class BanditSpec(ArmsSpec):
                 "sees which arm a person got. If nobody does, privacy.arm_visibility = 'hidden' learns with half of "
                 "the regret; if somebody does who drops no reports by their arm, 'grouped' loses less above epsilon 1"
             )
-        return concerns
+        return concerns + half_life_concerns(self.algorithm.half_lives, self.largest_batch())
 
     @classmethod
     @override
@@ -117,6 +135,7 @@ class BanditSpec(ArmsSpec):
             promises["shuffle"] | {"arm_visibility": "hidden"}, objective="adversarial"
         )
         specs["central-best-arm"] = cls._example(promises["central"], objective="best-arm")
+        specs |= {f"{name}-half-life": cls._example(promise, half_life="auto") for name, promise in promises.items()}
         specs["local-best-arms"] = cls._example(
             promises["local"], ("a", "b", "c", "d"), objective="best-arms", best_count=2
         )

@@ -103,7 +103,7 @@ def find_least_effects(tables: Sequence[Table], column: str = LEAST_EFFECT_COLUM
     return {f"{row[1]}, {row[0]}" if is_by_arm else str(row[0]): cast("float | None", row[index]) for row in table.rows}
 
 
-Kind: TypeAlias = Literal["as it is", "trust", "epsilon", "features", "algorithm", "people", "rounds"]
+Kind: TypeAlias = Literal["as it is", "trust", "epsilon", "features", "algorithm", "forgetting", "people", "rounds"]
 """The kind of change of a variant."""
 _ROUND_SIZE_FACTOR: Final = 3
 """Factor of larger and smaller rounds that are tried."""
@@ -217,8 +217,10 @@ def join_names(names: Sequence[str]) -> str:
 
 
 def _vary_sizes(spec: Spec) -> Iterator[VariedSpec]:
-    """Yield the spec with more and fewer participants, and with other rounds."""
+    """Yield the spec without forgetting, with more and fewer participants, and with other rounds."""
     n_participants, key = getattr(spec.experiment, spec.people_key), spec.people_key
+    if getattr(spec.algorithm, "half_lives", ()):  # says what it costs where nothing moves
+        yield from _vary(spec, "forgetting", "nothing forgotten", {"half_life": None}, "algorithm")
     for times in (0.5, 2):
         target = max(1, int(n_participants * times))
         yield from _vary(spec, "people", f"{target:,} people", {key: target})
@@ -234,10 +236,12 @@ def _vary_sizes(spec: Spec) -> Iterator[VariedSpec]:
                 yield from _vary(spec, "rounds", f"first rounds of {target:,}", {"round_size": target})
 
 
-def _vary(spec: Spec, kind: Kind, change: str, values: dict[str, Any]) -> Iterator[VariedSpec]:
-    """Yield the spec with other values in ``[experiment]``, if it is valid."""
+def _vary(
+    spec: Spec, kind: Kind, change: str, values: dict[str, Any], section: str = "experiment"
+) -> Iterator[VariedSpec]:
+    """Yield the spec with other values in a section, if it is valid."""
     tables = spec.model_dump(exclude_none=True)
-    tables["experiment"] |= values
+    tables[section] |= values
     with suppress(SpecError):
         yield VariedSpec(kind, change, Variant(spec.privacy.model, spec.privacy.bound, parse_spec(tables)))
 

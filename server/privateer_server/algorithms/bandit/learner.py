@@ -24,11 +24,15 @@ from privateer_server.algorithms.bandit.posterior import (
     SuccessCounts,
     variance_proxy,
 )
+from privateer_server.algorithms.forgetting import Discounted, ForgettingRule
 
 _N_DRAWS: Final = 64
 """Draws of a batch's Thompson sampling: an arm has at least so small a share of a round, or none. A curator's noise is
 the same for every share, so that a smaller one would tell nothing."""
 _N_DRAWS_HIDDEN_ARM: Final = 16  # where reports hide the arm, what they say of a small share grows with its square
+_TRIAL_SHARE: Final = 0.01
+"""Share of people who try the arm that is remembered least, where rewards may move: what nobody plays tells no rise."""
+_MIN_TRIAL_PEOPLE: Final = 100  # of one round, where its noise is the same for every share of people
 _LAPLACE_PROXY_FACTOR: Final = 2.0
 """Variance proxy of Laplace noise by its variance: bounds its moments as far as they matter."""
 
@@ -40,8 +44,9 @@ class BanditState:
     # rounds, reported: rounds that were learned from, and people who reported
     rounds: int
     reported: int
-    posterior: ArmPosterior  # of the arms' mean rewards
+    posterior: ArmPosterior  # of the arms' mean rewards; where evidence is forgotten, that of the half-life in use
     stopped: bool = False  # whether the best arm is known
+    discounted: Discounted[ArmPosterior] | None = None  # under each half-life; None where nothing is forgotten
 
 
 class BanditLearner(RoundsLearner[BanditSpec, BanditState, BanditPolicy]):
@@ -55,10 +60,12 @@ class BanditLearner(RoundsLearner[BanditSpec, BanditState, BanditPolicy]):
         self.playable = np.array(spec.playable)
         self.finds_set = spec.algorithm.objective == "best-arms"
         self.finds_best = self.finds_set or spec.algorithm.objective == "best-arm"
+        self.forgetting = ForgettingRule(spec.algorithm.half_lives, chooses=spec.algorithm.half_life == "auto")
 
     @override
     def start(self, seed: int) -> BanditState:
-        return BanditState(0, 0, ArmPosterior.empty(self.spec.arm_count))
+        posterior = ArmPosterior.empty(self.spec.arm_count)
+        return BanditState(0, 0, posterior, discounted=self.forgetting.start(posterior))
 
     @override
     def has_stopped(self, state: BanditState) -> bool:
@@ -84,6 +91,23 @@ class BanditLearner(RoundsLearner[BanditSpec, BanditState, BanditPolicy]):
         return state.posterior.find_best_arms(self.playable, self.spec.algorithm.best_count)
 
     def shares(self, state: BanditState, next_round: NewRound) -> Array:
+        """Return the share of a round's participants who play each arm; where rewards may move, some try another."""
+        shares, discounted = self._choose_shares(state, next_round), state.discounted
+        n_rounds = self._count_rounds_per_trial(next_round.batch_size)
+        if discounted is None or (state.rounds + 1) % n_rounds:
+            return shares
+        recent_people = np.where(self.playable, discounted.evidence.people[-1], np.inf)
+        trial = np.eye(len(shares))[int(np.argmin(recent_people))]
+        return np.asarray((1 - n_rounds * _TRIAL_SHARE) * shares + n_rounds * _TRIAL_SHARE * trial)
+
+    def _count_rounds_per_trial(self, batch: int) -> int:
+        """Return every how many rounds an arm is tried that is remembered least; more if small shares tell little."""
+        privacy = self.spec.privacy
+        if not (privacy.arm_in_key or (privacy.trust.promises and privacy.trust.curated)):
+            return 1
+        return min(math.ceil(_MIN_TRIAL_PEOPLE / (_TRIAL_SHARE * batch)), round(1 / _TRIAL_SHARE))
+
+    def _choose_shares(self, state: BanditState, next_round: NewRound) -> Array:
         """Return the share of a round's participants who play each arm; uniform before the first report on each."""
         posterior = state.posterior
         if not posterior.precision[self.playable].all():
@@ -96,7 +120,8 @@ class BanditLearner(RoundsLearner[BanditSpec, BanditState, BanditPolicy]):
             return self._tsallis_shares(state, next_round.batch_size)
         n_draws = _N_DRAWS_HIDDEN_ARM if self.spec.privacy.arm_in_key else _N_DRAWS
         horizon = self.spec.experiment.horizon
-        n_remaining = horizon - state.reported
+        # What is learned now is of use until it is forgotten.
+        n_remaining = min(horizon - state.reported, self.forgetting.half_life(state.discounted))
         if sampling_rules.has_enough_to_fit_prior(posterior, self.playable, horizon):
             return sampling_rules.thompson_fitted_prior(posterior, self.playable, n_draws, n_remaining, next_round.seed)
         return sampling_rules.thompson(posterior, self.playable, n_draws, n_remaining, next_round.seed)
@@ -129,14 +154,17 @@ class BanditLearner(RoundsLearner[BanditSpec, BanditState, BanditPolicy]):
         counts = _count_successes(policy, release, people, sums, trials, hit_rates)
         if policy.fresh_coins:
             counts = counts.weigh_by_information(state.posterior.counts.pooled_success_rate[0])
-        posterior = state.posterior.updated(people, precision, (1 + sums / scores) / 2, losses, counts)
-        return self._add_round(state, posterior, release.reports)
+        latest = ArmPosterior.from_round(people, precision, (1 + sums / scores) / 2, losses, counts)
+        return self._add_round(state, latest, release.reports)
 
-    def _add_round(self, state: BanditState, posterior: ArmPosterior, reports: int) -> BanditState:
+    def _add_round(self, state: BanditState, latest: ArmPosterior, reports: int) -> BanditState:
         """Return the state after one more round, stopped if its objective is the best arm and that is known."""
-        rounds, reported = state.rounds + 1, state.reported + reports
+        rounds, reported, discounted = state.rounds + 1, state.reported + reports, state.discounted
+        if discounted:
+            discounted = self.forgetting.add_evidence(discounted, latest, reported, _score_prediction)
+        posterior = discounted.current if discounted else state.posterior.plus(latest)
         stopped = self.finds_best and not self.finds_set and self.is_best_arm_known(posterior)
-        return replace(state, rounds=rounds, reported=reported, posterior=posterior, stopped=stopped)
+        return BanditState(rounds, reported, posterior, stopped, discounted)
 
     def is_best_arm_known(self, posterior: ArmPosterior) -> bool:
         """Whether the best arm is known with the failure probability that the spec allows."""
@@ -148,20 +176,29 @@ class BanditLearner(RoundsLearner[BanditSpec, BanditState, BanditPolicy]):
         """Return the state with other arms; refuse if the objective is a guarantee over all arms together."""
         if self.finds_best or self.spec.algorithm.objective == "adversarial":
             return super().apply_arm_change(state, old_spec)
-        return replace(state, posterior=state.posterior.with_arms(self.spec.arm_count - old_spec.arm_count))
+        n_added, discounted = self.spec.arm_count - old_spec.arm_count, state.discounted
+        return replace(
+            state,
+            posterior=state.posterior.with_arms(n_added),
+            discounted=discounted.with_arms(n_added) if discounted else None,
+        )
 
     @override
     def reset_report_count(self, state: BanditState) -> BanditState:
-        return replace(state, rounds=0, reported=0)
+        discounted = replace(state.discounted, own=0) if state.discounted else None
+        return replace(state, rounds=0, reported=0, discounted=discounted)
 
     @override
     def answer(self, state: BanditState) -> Answer:
         """Return every arm's mean reward with an anytime-valid interval, and the best arm once it is known.
 
+        Where evidence is forgotten, means are by its weights, and intervals hold at each look by itself: precision
+        fades by less than its variance does, and each half-life that may be in use has its share of failures.
         Where regret counts, and with a budget, the leader is recommended when the experiment is over.
         """
         names_leader = self.is_over(state) and (self.finds_set or not self.finds_best)
         best = self.leader(state) if state.reported and (state.stopped or names_leader) else None
+        parts = (self._list_best_arms(state),) if self.finds_set and state.reported else ()
         return self.build_answer(
             state,
             rounds=state.rounds,
@@ -169,7 +206,7 @@ class BanditLearner(RoundsLearner[BanditSpec, BanditState, BanditPolicy]):
             recommended=None if best is None else self.spec.options[best],
             basis=None if best is None else self._choose_basis(best, state),
             estimates=self._build_estimates(state) if state.posterior.people.any() else (),
-            parts=(self._list_best_arms(state),) if self.finds_set and state.reported else (),
+            parts=(self.forgetting.build_result(state.discounted),) if state.discounted else parts,
         )
 
     def _list_best_arms(self, state: BanditState) -> Table:
@@ -183,15 +220,18 @@ class BanditLearner(RoundsLearner[BanditSpec, BanditState, BanditPolicy]):
 
     def _build_estimates(self, state: BanditState) -> tuple[Estimate, ...]:
         low, width, posterior = self.spec.reward.low, 2 * self.spec.reward.half_range, state.posterior
-        means, radii = low + width * posterior.bounded, width * posterior.radii(self.spec.algorithm.failure_probability)
+        means, radii = low + width * posterior.bounded, width * self._radii(posterior)
         rows = zip(self.spec.options, means.tolist(), radii.tolist(), posterior.people.tolist(), strict=True)
         bounds = (low, self.spec.reward.high)
         estimates = (Estimate.within(name, mean, radius, bounds, round(n, 1)) for name, mean, radius, n in rows)
         return tuple(map(_recentre, estimates, (low + width * posterior.means).tolist()))
 
+    def _radii(self, posterior: ArmPosterior) -> Array:
+        return posterior.radii(self.spec.algorithm.failure_probability / max(1, len(self.forgetting.half_lives)))
+
     def _choose_basis(self, best: int, state: BanditState) -> Basis:
         """Return the basis of a recommendation: the arm is decided if its interval is above all others."""
-        means, radii = state.posterior.bounded, state.posterior.radii(self.spec.algorithm.failure_probability)
+        means, radii = state.posterior.bounded, self._radii(state.posterior)
         is_rival = self.playable & (np.arange(len(means)) != best)
         is_above_rivals = bool((means - radii)[best] > (means + radii)[is_rival].max(initial=-np.inf))
         return "decided against all other options" if state.stopped or is_above_rivals else "ahead, and not decided"
@@ -208,6 +248,11 @@ class BanditLearner(RoundsLearner[BanditSpec, BanditState, BanditPolicy]):
         if self.finds_set:
             figures["set_error_bound"] = state.posterior.bound_set_error(self.find_best_arms(state), self.playable)
         return figures
+
+
+def _score_prediction(posterior: ArmPosterior, _half_life: float, latest: ArmPosterior) -> float:
+    """Return the log density that a posterior predicted for a round."""
+    return posterior.counts.predictive_log_density(latest.counts)
 
 
 def _recentre(bounded: Estimate, mean: float) -> Estimate:

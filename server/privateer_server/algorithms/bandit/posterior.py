@@ -11,17 +11,19 @@ from typing import Any, Final, Self
 
 import numpy as np
 
-from privateer_core.arrays import Array, Bools, pad_arms
+from privateer_core.arrays import Array, Bools
 from privateer_core.primitives.contributions import CellHits
+from privateer_server.algorithms.forgetting import Evidence
 
 _MAX_TRIAL_RATIO: Final = 2.0
 """Trials that are counted are taken for no fewer than those expected by this factor, and for no more."""
 _MIN_SUCCESS_SHARE: Final = 0.002  # the least share of successes by which rounds are weighted
+_PRIOR_VARIANCE: Final = 1 / 12  # of a mean reward around 1/2, by which half-lives predict rounds: uniform on [0, 1]
 
 
 @dataclass(frozen=True)
-class SuccessCounts:
-    """Estimated successes and trials of arms, (arms,); rewards between 0 and 1 count as parts of a success."""
+class SuccessCounts(Evidence):
+    """Estimated successes and trials of arms, (..., arms); rewards between 0 and 1 count as parts of a success."""
 
     people: Array  # trials that are expected, by public shares
     # successes, trials: for an arm of mean m, ``successes - m trials`` has the expectation 0
@@ -67,15 +69,6 @@ class SuccessCounts:
         spread = people / gain + 2 * random_hits * release.other / gain**2
         return cls(people, successes, trials, spread, np.full(len(people), noise))
 
-    def add(self, other: "SuccessCounts", is_observed: Bools) -> Self:
-        """Return the counts with those of ``other`` added for the arms in ``is_observed``."""
-        pairs = zip(vars(self).values(), vars(other).values(), strict=True)
-        return type(self)(*(own_count + np.where(is_observed, added_count, 0.0) for own_count, added_count in pairs))
-
-    def with_arms(self, n_added: int) -> Self:
-        """Return the counts with additional arms without reports."""
-        return type(self)(*(pad_arms(values, n_added) for values in vars(self).values()))
-
     def weigh_by_information(self, success_share: float) -> Self:
         """Return a round's counts, weighted by the information of each arm under noise that is equal for all.
 
@@ -110,6 +103,15 @@ class SuccessCounts:
         """Return the variances of ``successes - m trials`` for arms of these means m."""
         return means * (1 - means) * self.spread + ((1 - means) ** 2 + means**2) * self.noise
 
+    def predictive_log_density(self, new: "SuccessCounts") -> float:
+        """Return the log density that these counts, under a normal prior on means, predicted for those of a round."""
+        precision = 1 / _PRIOR_VARIANCE + 1 / self.variances
+        means = np.clip((0.5 / _PRIOR_VARIANCE + self.means / self.variances) / precision, 0.0, 1.0)
+        variances = new._count_variances(means) + new.people**2 / precision
+        squares = (new.successes - means * new.trials) ** 2 / np.maximum(variances, 1e-12)
+        log_densities = -(squares + np.log(2 * np.pi * np.maximum(variances, 1e-12))) / 2
+        return float(log_densities[new.people > 0].sum())
+
     @property
     def attenuation(self) -> Array:
         """The attenuation c >= 1: estimates vary like bits of mean 1/2 + (m - 1/2) / c, times c."""
@@ -142,8 +144,8 @@ _RARE_REWARD_SHARE: Final = 0.02
 
 
 @dataclass(frozen=True)
-class ArmPosterior:
-    """A posterior over the mean reward of every arm; all shapes (arms,)."""
+class ArmPosterior(Evidence):
+    """A posterior over the mean reward of every arm; all shapes (..., arms)."""
 
     people: Array  # people who reported on each arm, or as many as its share of the coins stands for
     # inverse of a sub-Gaussian variance proxy of each arm's estimate: what every release adds is known before it
@@ -161,20 +163,13 @@ class ArmPosterior:
         zeros = np.zeros(n_arms)
         return cls(zeros, zeros, zeros, zeros, SuccessCounts.empty(n_arms))
 
-    def updated(
-        self, people: Array, precision: Array, means: Array, losses: Array, counts: SuccessCounts
-    ) -> "ArmPosterior":
-        """Return the posterior after a round; a ``precision`` of 0 means that the arm was not observed."""
+    @classmethod
+    def from_round(cls, people: Array, precision: Array, means: Array, losses: Array, counts: SuccessCounts) -> Self:
+        """Return the posterior of one round; a ``precision`` of 0 means that the arm was not observed."""
         is_observed = precision > 0
-        weighted = self.weighted + np.where(is_observed, precision * np.where(is_observed, means, 0.0), 0.0)
-        precision, losses = self.precision + precision, self.losses + losses
-        return type(self)(self.people + people, precision, weighted, losses, self.counts.add(counts, is_observed))
-
-    def with_arms(self, n_added: int) -> Self:
-        """Return the posterior with additional arms without reports."""
-        arrays = (self.people, self.precision, self.weighted, self.losses)
-        people, precision, weighted, losses = (pad_arms(values, n_added) for values in arrays)
-        return type(self)(people, precision, weighted, losses, self.counts.with_arms(n_added))
+        weighted = np.where(is_observed, precision * np.where(is_observed, means, 0.0), 0.0)
+        counts = counts.each(lambda values: np.where(is_observed, values, 0.0))
+        return cls(people, precision, weighted, losses, counts)
 
     @property
     def means(self) -> Array:

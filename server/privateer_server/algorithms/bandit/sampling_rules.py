@@ -118,7 +118,7 @@ def has_enough_to_fit_prior(posterior: ArmPosterior, playable: Bools, horizon: i
     return n_arms >= _MIN_ARMS_FOR_FITTED_PRIOR and rewards_per_arm > _MIN_REWARDS_PER_ARM and not posterior.is_rare
 
 
-def is_worth_exploring(posterior: ArmPosterior, playable: Bools, n_remaining: int) -> Bools:
+def is_worth_exploring(posterior: ArmPosterior, playable: Bools, n_remaining: float) -> Bools:
     """Return which arms, (arms,), can gain more from exploration than it costs; the leader always can.
 
     To halve the variance of an arm's mean takes as many people again as have reported on it, each of whom is expected
@@ -134,7 +134,7 @@ def is_worth_exploring(posterior: ArmPosterior, playable: Bools, n_remaining: in
     return np.asarray(playable & ((n_remaining * gain > posterior.people * gaps) | (np.arange(len(gaps)) == leader)))
 
 
-def thompson(posterior: ArmPosterior, playable: Bools, n_samples: int, n_remaining: int, seed: int) -> Array:
+def thompson(posterior: ArmPosterior, playable: Bools, n_samples: int, n_remaining: float, seed: int) -> Array:
     """Return the share of posterior samples in which each arm is best: Thompson sampling of a batch.
 
     The posterior is that of as many bits, under a uniform prior on their mean. Arms are left out that are no longer
@@ -153,7 +153,7 @@ def thompson(posterior: ArmPosterior, playable: Bools, n_samples: int, n_remaini
 
 
 def thompson_fitted_prior(
-    posterior: ArmPosterior, playable: Bools, n_samples: int, n_remaining: int, seed: int
+    posterior: ArmPosterior, playable: Bools, n_samples: int, n_remaining: float, seed: int
 ) -> Array:
     """Return the share of posterior samples in which each arm is best, under an empirical Bayes prior.
 

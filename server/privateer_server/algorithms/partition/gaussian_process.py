@@ -8,6 +8,7 @@ from typing import Final
 import numpy as np
 
 from privateer_core.arrays import Array, Bools, Ints
+from privateer_server.algorithms.forgetting import Evidence
 from privateer_server.algorithms.partition.bin_tree import BinTree, Space, Split
 from privateer_server.algorithms.partition.kernel import UNSCALED, Kernel, PriorScale
 from privateer_server.algorithms.partition.observations import ContextFreeArms, Observations
@@ -16,7 +17,7 @@ _MAX_GROUP_SIZE: Final = 256  # bins that learn from each other, at most: neighb
 
 
 @dataclass(frozen=True)
-class BinEvidence:
+class BinEvidence(Evidence):
     """Normal evidence of each bin's own reports on its values: precision, and precision times mean."""
 
     # precision, moment: shape (..., bins, arms)
@@ -31,14 +32,6 @@ class BinEvidence:
         """Return evidence without any report, of shape (..., bins, arms), where no bin was split."""
         zeros, past = np.zeros(shape), np.zeros((*shape[:-2], 0, shape[-1]))
         return cls(zeros, zeros, past, past)
-
-    def select(self, index: int) -> "BinEvidence":
-        """Return one entry of the first axis."""
-        return self._each(lambda values: np.asarray(values[index]))
-
-    def scaled(self, share: float | Array) -> "BinEvidence":
-        """Return the evidence multiplied by a share."""
-        return self._each(lambda values: np.asarray(share * values))
 
     def standardized(self, prior: PriorScale) -> "BinEvidence":
         """Return the evidence on the process u, where values are ``level + scale * u``."""
@@ -73,22 +66,10 @@ class BinEvidence:
             np.concatenate([self.past_moment, self.moment[..., split.ready, :]], axis=-2),
         )
 
-    def with_arms(self, added: int) -> "BinEvidence":
-        """Return the evidence with additional arms at the end, without observations."""
-        return self._each(lambda values: with_arms(values, added))
-
-    def _each(self, change: Callable[[Array], Array]) -> "BinEvidence":
-        return BinEvidence(*map(change, (self.precision, self.moment, self.past_precision, self.past_moment)))
-
     @property
     def is_tried(self) -> Bools:
         """Whether each arm was observed in any bin, shape (arms,)."""
         return np.asarray((self.precision > 0).any(axis=0) | (self.past_precision > 0).any(axis=0))
-
-
-def with_arms(values: Array, n_added: int) -> Array:
-    """Return an array by arm, (..., arms), padded with zeros for additional arms."""
-    return np.pad(values, [(0, 0)] * (values.ndim - 1) + [(0, n_added)])
 
 
 @dataclass(frozen=True)

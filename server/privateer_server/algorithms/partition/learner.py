@@ -15,6 +15,7 @@ from privateer_core.arrays import Array, Bools
 from privateer_core.policies.expected_rewards import ExpectedRewards
 from privateer_core.primitives.contributions import CellHits, KeyedRelease
 from privateer_server.algorithms import NewRound
+from privateer_server.algorithms.forgetting import ForgettingRule
 from privateer_server.algorithms.partition.allocation import (
     Allocation,
     BinKinds,
@@ -23,9 +24,9 @@ from privateer_server.algorithms.partition.allocation import (
     thompson_draw,
 )
 from privateer_server.algorithms.partition.bin_tree import BinTree, Space
+from privateer_server.algorithms.partition.change_detection import advance_window, detect_change
 from privateer_server.algorithms.partition.cohorts import CONFIDENCE, DEVIATIONS, CohortLearner, build_bin_means
 from privateer_server.algorithms.partition.feature_selection import FeatureSelector, Selection
-from privateer_server.algorithms.partition.forgetting import ForgettingRule, advance_window, detect_change
 from privateer_server.algorithms.partition.gaussian_process import BinEvidence, BinPosterior, BinProcess
 from privateer_server.algorithms.partition.kernel import (
     SPREADS,
@@ -86,7 +87,7 @@ class PartitionLearner(CohortLearner[PartitionState]):
             population=CohortShares.from_one_bin(len(self.cohorts)),
             hyperparameters=Hyperparameters(usual_lengths(self.space.parts), usual_spread),
             posterior=BinPosterior(np.zeros((1, n_arms)), np.ones((1, n_arms)), 0),
-            discounted=self.forgetting.start(n_arms),
+            discounted=self.forgetting.start(BinEvidence.empty(1, n_arms)),
             selection=self.selection.start(),
             prior=self._declared_prior(),
         )
@@ -262,7 +263,11 @@ class PartitionLearner(CohortLearner[PartitionState]):
         def score(evidence: BinEvidence, half_life: float, new_evidence: BinEvidence) -> float:
             return self.process(state, evidence, half_life).predictive_log_density(new_evidence)
 
-        faded = self.forgetting.add_evidence(state.discounted, state.evidence, state.own, score)
+        previous = state.discounted.current
+        zeros = np.zeros_like(previous.past_precision)
+        precision, moment = state.evidence.precision - previous.precision, state.evidence.moment - previous.moment
+        new_evidence = BinEvidence(precision, moment, zeros, zeros)
+        faded = self.forgetting.add_evidence(state.discounted, new_evidence, state.own, score)
         return replace(state, discounted=faded, evidence=faded.current)
 
     def detect_change(self, state: PartitionState) -> DriftTest | None:
@@ -324,7 +329,7 @@ class PartitionLearner(CohortLearner[PartitionState]):
 
     def cut_bins(self, state: PartitionState, tree: BinTree, ready: Bools) -> PartitionState:
         """Return the state with bins split, before the posterior is computed; ``tree`` has the level for it."""
-        new_tree, split = tree.split(ready)
+        (new_tree, split), discounted = tree.split(ready), state.discounted
         share_ratios = new_tree.expected_shares(self.space) / state.tree.expected_shares(self.space)[split.copies]
         return replace(
             state,
@@ -332,7 +337,7 @@ class PartitionLearner(CohortLearner[PartitionState]):
             active=state.active[split.copies],
             evidence=state.evidence.split(split),
             population=state.population.split(split, share_ratios),
-            discounted=state.discounted.split(split) if state.discounted else None,
+            discounted=replace(discounted, evidence=discounted.evidence.split(split)) if discounted else None,
         )
 
     @override

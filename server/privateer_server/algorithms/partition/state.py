@@ -8,9 +8,10 @@ from privateer_core.algorithms.partition import PartitionSpec
 from privateer_core.algorithms.partition.policy import Bins
 from privateer_core.arrays import Array, Bools, Ints
 from privateer_core.policies.expected_rewards import ExpectedRewards, sum_by_group
+from privateer_server.algorithms.forgetting import Discounted
 from privateer_server.algorithms.partition.bin_tree import BinTree
+from privateer_server.algorithms.partition.change_detection import Window
 from privateer_server.algorithms.partition.feature_selection import Selection
-from privateer_server.algorithms.partition.forgetting import DiscountedEvidence, Window
 from privateer_server.algorithms.partition.gaussian_process import BinEvidence, BinPosterior, BinProcess
 from privateer_server.algorithms.partition.kernel import UNSCALED, Hyperparameters, PriorScale
 from privateer_server.algorithms.partition.observations import ContextFreeArms
@@ -45,7 +46,7 @@ class PartitionState:
     population: CohortShares  # shares of people by bin, cohort by cohort
     hyperparameters: Hyperparameters  # the kernel in use
     posterior: BinPosterior  # of values, when it was computed last
-    discounted: DiscountedEvidence | None = None  # evidence under each half-life; None where nothing is forgotten
+    discounted: Discounted[BinEvidence] | None = None  # evidence under each half-life; None where nothing is forgotten
     # the window whose rounds are compared with those before; None before the first one opens
     window: Window | None = None
     # what rounds about one feature at a time showed; None where no feature was asked about alone

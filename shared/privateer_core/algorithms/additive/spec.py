@@ -7,7 +7,7 @@ from itertools import pairwise
 from typing import Any, ClassVar, Final, Literal, Self
 
 import numpy as np
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, model_validator
 from typing_extensions import override
 
 from privateer_core.algorithms.additive.cells import Cells, Questions, ShapeCells
@@ -23,7 +23,7 @@ from privateer_core.privacy.terms import calibrate
 from privateer_core.spec.arms import ArmsSpec
 from privateer_core.spec.categories import MISSING, Ordinal, name_code
 from privateer_core.spec.features import Feature, Scaled
-from privateer_core.spec.reward import check_half_life, half_life_concerns, validate_half_life
+from privateer_core.spec.half_life import FIELD, HalfLife, check_half_lives, half_life_concerns, list_half_lives
 from privateer_core.spec.sections import Section, parse_section
 from privateer_core.spec.spec import Capabilities
 
@@ -114,19 +114,12 @@ class AdditiveSection(Section):
     bins: int = Field(default=16, ge=2, le=64)
     # scale of posterior standard deviations in Thompson sampling
     exploration_scale: float = Field(default=0.25, gt=0, le=1, allow_inf_nan=False)
-    # half-life of evidence, in participants, where rewards may change; ``none``, as if not given: evidence is never
-    # forgotten
-    half_life: float | Literal["none"] | None = None
-
-    @field_validator("half_life", mode="before")
-    @classmethod
-    def _check_half_life(cls, memory: Any) -> Any:
-        return validate_half_life(memory, ("none",))
+    half_life: HalfLife = None  # of evidence, where rewards may change; a number
 
     @property
     def effective_half_life(self) -> float:
         """Half-life of evidence in participants; infinite without one."""
-        return self.half_life if isinstance(self.half_life, float) else math.inf
+        return min(list_half_lives(self.half_life), default=math.inf)
 
 
 class AdditiveSpec(ArmsSpec):
@@ -158,7 +151,10 @@ class AdditiveSpec(ArmsSpec):
     def _check_spec(self) -> Self:
         """Refuse too many cells, a half-life below a round, and too many answers under a coin plan."""
         self._check_size()
-        check_half_life(self.algorithm.effective_half_life, self.experiment.round_size)
+        if self.algorithm.half_life == "auto":
+            detail = 'must be a number of people from 1 on or "none"'
+            raise SpecError(detail, field=FIELD, remedy="give the half-life, or remove it")
+        check_half_lives((self.algorithm.effective_half_life,), self.experiment.round_size)
         if self.has_coin_plan and CoinArms.count_answers(self.questions, self.arm_count) > _ANSWERS_MAX:
             detail = f"must be fewer where nobody hides a report below epsilon {_CELL_EPSILON:g}, with these features"
             remedy = "list fewer, raise privacy.epsilon, use a shuffler, or 'partition'"
@@ -267,8 +263,7 @@ class AdditiveSpec(ArmsSpec):
     def concerns(self) -> list[str]:
         """Return warnings, among them of rounds too large for the half-life, and of too much noise."""
         concerns = super().concerns()
-        if self.has_half_life:
-            concerns += half_life_concerns(self.algorithm.effective_half_life, self.largest_batch())
+        concerns += half_life_concerns((self.algorithm.effective_half_life,), self.largest_batch())
         return concerns + self._noise_concerns() if self.privacy.trust.promises else concerns
 
     def _noise_concerns(self) -> list[str]:

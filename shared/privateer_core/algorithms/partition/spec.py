@@ -1,22 +1,19 @@
 """The spec of the partition bandit (Ma et al. 2025)."""
 
-import math
 from dataclasses import replace
 from typing import Any, ClassVar, Final, Literal, Self
 
 import numpy as np
-from pydantic import field_validator, model_validator
+from pydantic import model_validator
 from typing_extensions import override
 
 from privateer_core.primitives.public_coins import Layout
 from privateer_core.primitives.questions import KeyedMeans
 from privateer_core.spec.arms import ArmsSpec
-from privateer_core.spec.reward import check_half_life, half_life_concerns, validate_half_life
+from privateer_core.spec.half_life import HalfLife, check_half_lives, half_life_concerns, list_half_lives
 from privateer_core.spec.sections import Section, parse_section
 from privateer_core.spec.spec import Capabilities, example_promises
 
-MEMORIES: Final = (math.inf, 30_000.0, 10_000.0, 3_000.0)
-"""Half-lives in participants, of which ``half_life = "auto"`` uses the best predictor."""
 _UNINFORMATIVE_RATE: Final = 0.5  # the declared rate that is equivalent to none
 
 
@@ -24,21 +21,12 @@ class PartitionSection(Section):
     """The ``[algorithm]`` of the partition bandit."""
 
     name: Literal["partition"]
-    # half-life of evidence, in participants, where rewards may change; ``auto``: the one of `MEMORIES` that predicts
-    # best; ``none``, as if not given: evidence is never forgotten
-    half_life: float | Literal["auto", "none"] | None = None
-
-    @field_validator("half_life", mode="before")
-    @classmethod
-    def _check_half_life(cls, memory: Any) -> Any:
-        return validate_half_life(memory, ("auto", "none"))
+    half_life: HalfLife = None  # of evidence, where rewards may change
 
     @property
     def half_lives(self) -> tuple[float, ...]:
-        """Half-lives that a learner compares, in participants, the infinite one first; empty without memory."""
-        if self.half_life is None or self.half_life == "none":
-            return ()
-        return MEMORIES if self.half_life == "auto" else (math.inf, self.half_life)
+        """Half-lives that a learner compares, in participants, the infinite one first; empty without forgetting."""
+        return list_half_lives(self.half_life)
 
 
 class PartitionSpec(ArmsSpec):
@@ -52,14 +40,12 @@ class PartitionSpec(ArmsSpec):
 
     @model_validator(mode="after")
     def _check_memory(self) -> Self:
-        if self.algorithm.half_lives:
-            check_half_life(min(self.algorithm.half_lives), self.experiment.round_size)
+        check_half_lives(self.algorithm.half_lives, self.experiment.round_size)
         return self
 
     def concerns(self) -> list[str]:
         """Return warnings, among them of rounds too large for the half-life."""
-        half_lives = self.algorithm.half_lives
-        return super().concerns() + (half_life_concerns(min(half_lives), self.largest_batch()) if half_lives else [])
+        return super().concerns() + half_life_concerns(self.algorithm.half_lives, self.largest_batch())
 
     @property
     @override

@@ -364,3 +364,12 @@ def test_an_interrupted_plan_prints_the_finished_rows(capsys, monkeypatch):
     assert "interrupted after 1 of" in err
     assert "too few to say how sure it is" in out
     assert "There was no time for" in out
+
+
+def test_plans_say_what_forgetting_costs_where_nothing_moves() -> None:
+    """Only a spec that forgets has the line; its people are the same."""
+    for half_life, n_lines in (("auto", 1), ("none", 0)):
+        choices, _ = list_choices(spec_of({"algorithm.half_life": half_life}))
+        plain = [choice for choice in choices if choice.kind == "forgetting"]
+        assert len(plain) == n_lines
+        assert all(cast(Any, choice.spec).algorithm.half_lives == () for choice in plain)

@@ -177,8 +177,9 @@ def reward_lost(spec, seed, gaps):
         positive = rng.binomial(people, 0.5 + gain * (truth - 0.5))
         total += float(people @ gaps)
         sums = SuccessCounts(*(np.asarray(part, float) for part in (people, *bit_counts(people, positive, gain))))
-        updated = state.posterior.updated(people, 4.0 * gain**2 * people, sums.means, 0.0 * people, sums)
-        state, version = replace(state, reported=state.reported + opened.batch_size, posterior=updated), version + 1
+        latest = ArmPosterior.from_round(people, 4.0 * gain**2 * people, sums.means, 0.0 * people, sums)
+        reported, posterior = state.reported + opened.batch_size, state.posterior.plus(latest)
+        state, version = replace(state, reported=reported, posterior=posterior), version + 1
     return total / (spec.experiment.horizon * float(gaps.mean()))
 
 

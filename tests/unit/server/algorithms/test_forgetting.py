@@ -12,16 +12,14 @@ from privateer_core.answer.parts import DriftTest, HalfLives
 from privateer_core.errors import SpecError
 from privateer_lab.environments import environment_for
 from privateer_server.algorithms import NewRound, learner_for
+from privateer_server.algorithms.forgetting import Discounted, ForgettingRule, prior_probabilities
 from privateer_server.algorithms.partition.bin_tree import Split
-from privateer_server.algorithms.partition.forgetting import (
+from privateer_server.algorithms.partition.change_detection import (
     FALSE_ALARM_RATE,
     FIRST_WINDOW_SIZE,
-    DiscountedEvidence,
-    ForgettingRule,
     Window,
     combine_windows,
     log_evidence_ratio,
-    prior_probabilities,
 )
 from privateer_server.algorithms.partition.gaussian_process import BinEvidence
 from privateer_server.algorithms.partition.kernel import LENGTHS, Kernel
@@ -41,7 +39,7 @@ LIVES = (math.inf, 1000.0)
 def make_evidence(precision=8.0, probabilities=(0.5, 0.5), used=0):
     evidence = np.full((2, 1, 3), precision)
     past = np.full((2, 1, 3), precision)
-    return DiscountedEvidence(BinEvidence(evidence, evidence / 2, past, past / 2), np.array(probabilities), used, 0)
+    return Discounted(BinEvidence(evidence, evidence / 2, past, past / 2), np.array(probabilities), used, 0)
 
 
 def faded(evidence, people):
@@ -102,7 +100,7 @@ def test_half_life_none_is_the_default():
 
 
 def test_the_memory_that_predicts_better_takes_over_and_can_lose_its_place_again():
-    bank = ForgettingRule(LIVES, chooses=True).start(3)
+    bank = ForgettingRule(LIVES, chooses=True).start(BinEvidence.empty(1, 3))
     for _ in range(20):
         bank = bank.choose_half_life(np.array([-0.5, 0.0]), 300)
     assert bank.used == 1
@@ -127,8 +125,7 @@ def test_halving_keeps_the_evidence_of_every_memory():
     split = Split(np.array([0, 0, 1]), np.array([True, True, False]), np.array([True, False]))
     evidence = np.arange(12.0).reshape(2, 2, 3)
     none = np.zeros((2, 0, 3))
-    before = DiscountedEvidence(BinEvidence(evidence, evidence, none, none), np.array([0.5, 0.5]), 0, 0)
-    halved = before.split(split).evidence
+    halved = BinEvidence(evidence, evidence, none, none).split(split)
     assert (halved.precision[:, :2] == 0).all()
     assert (halved.precision[:, 2] == evidence[:, 1]).all()
     assert (halved.past_moment[:, 0] == evidence[:, 0]).all()

@@ -82,10 +82,10 @@ def test_noise_weighs_small_shares_less():
     noisy = replace(exact, noise=np.array([8.0, 8.0]))
     assert exact.weigh_by_information(0.01).people == pytest.approx(people)
     assert noisy.weigh_by_information(0.01).means == pytest.approx([0.5, 0.5])
-    arms, rare = np.ones(2, bool), replace(noisy, successes=0.01 * people)
+    rare = replace(noisy, successes=0.01 * people)
     turned = SuccessCounts(*(values[::-1] for values in vars(rare).values()))
     variances = [
-        counts.add(other, arms).variances[0]
+        counts.plus(other).variances[0]
         for counts, other in ((rare, turned), (rare.weigh_by_information(0.01), turned.weigh_by_information(0.01)))
     ]
     assert variances[1] < 0.85 * variances[0]
