@@ -2,7 +2,6 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from functools import lru_cache
 from typing import Annotated, ClassVar, Literal
 
 import numpy as np
@@ -18,7 +17,7 @@ Seed = Annotated[int, Field(ge=0, lt=2**31)]
 
 
 class Density(Section, ABC):
-    """A distribution of contexts on the unit cube; a box holds its lower faces, and upper ones where the cube ends."""
+    """A distribution of contexts on the unit cube."""
 
     name: str
 
@@ -55,30 +54,7 @@ class ShiftedDensity(Density):
         return np.asarray((1 + positions * distance) / 2)
 
 
-class VariedDensity(Density):
-    """A constant density in every cell of a grid."""
-
-    name: Literal["varied"] = "varied"
-    # the highest density divided by the lowest; those between are evenly spaced in their logarithm
-    ratio: float = Field(default=40.0, ge=1, le=1e6, allow_inf_nan=False)
-    side: Literal[2, 4] = 4  # cells along a feature
-    seed: Seed = 0  # decides which cell has which density
-
-    def sample(self, n_participants: int, features: int, rng: np.random.Generator) -> Array:
-        """Draw a cell, and a point of the cell; shape (n, d)."""
-        probabilities = _draw_cell_probabilities(self.ratio, self.side**features, self.seed)
-        cells = rng.choice(len(probabilities), n_participants, p=probabilities)
-        corners = np.stack(np.unravel_index(cells, [self.side] * features), axis=1)
-        return np.asarray((corners + rng.random((n_participants, features))) / self.side)
-
-
-@lru_cache
-def _draw_cell_probabilities(ratio: float, cells: int, seed: int) -> Array:
-    levels = np.random.default_rng([seed, 6]).permutation(ratio ** np.linspace(0.0, 1.0, cells))
-    return np.asarray(levels / levels.sum())
-
-
-AnyDensity = UniformDensity | ShiftedDensity | VariedDensity
+AnyDensity = UniformDensity | ShiftedDensity
 
 
 class Drift(Section, ABC):

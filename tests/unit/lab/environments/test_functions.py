@@ -19,7 +19,6 @@ from privateer_lab.environments.synthetic import (
     SwapDrift,
     Synthetic,
     UniformDensity,
-    VariedDensity,
 )
 from tests.support.specs import make_spec
 
@@ -224,12 +223,3 @@ def test_shifted_people_are_as_far_from_the_middle_as_the_density_says(gamma, fe
     assert share_near_the_middle(contexts) == pytest.approx(truth, abs=error)
     authors_share = 0.5 ** (features * (gamma + 1))
     assert (gamma == 0 or features == 1) or abs(authors_share - truth) > error
-
-
-def test_varied_spans_its_ratio():
-    density = VariedDensity()
-    cells = np.floor(4 * density.sample(DENSITY_PEOPLE, 2, np.random.default_rng(3))).astype(int)
-    counts = np.bincount(4 * cells[:, 0] + cells[:, 1], minlength=16)
-    assert counts.max() / counts.min() == pytest.approx(40.0, rel=0.2)  # 8 errors of the smallest count
-    other = VariedDensity(seed=1).sample(DENSITY_PEOPLE, 2, np.random.default_rng(3))
-    assert (np.floor(4 * other) != cells).any()

@@ -27,14 +27,13 @@ GOOD = [
     {"name": "peaks"},
     {"name": "peaks", "density": {"name": "uniform"}},
     {"name": "peaks", "density": {"name": "shifted", "gamma": 0.2}, "drift": {"name": "swap", "period": 100}},
-    {"name": "peaks", "density": {"name": "varied", "ratio": 40, "side": 2}},
     {"name": "peaks", "drift": {"name": "slide", "period": 1, "step": -0.5}},
     {"name": "mixed", "function": 3},
     {"name": "csv", "path": "a.csv", "label": "kind", "rewards": [[0, 1], [0.5, 1]], "classes": ["a", "b"]},
     {"name": "csv", "path": "a.csv", "label": "kind", "missing": "drop"},
     {"name": "adult", "path": "adult.data", "task": "effects"},
 ]
-SHIFTED, VARIED = {"name": "shifted"}, {"name": "varied"}
+SHIFTED = {"name": "shifted"}
 CSV = {"name": "csv", "path": "a", "label": "b"}
 BAD = [
     ({}, "population.name", "missing"),
@@ -45,13 +44,12 @@ BAD = [
     ({"name": "peaks", "function": 3}, "population.function", "unknown key"),
     ({"name": "peaks", "density": "shifted"}, "population.density", None),
     ({"name": "peaks", "density": {"gamma": 1}}, "population.density.name", "missing"),
-    ({"name": "peaks", "density": {"name": "normal"}}, "population.density.name", "'varied'"),
+    ({"name": "peaks", "density": {"name": "normal"}}, "population.density.name", "'shifted'"),
+    ({"name": "peaks", "density": {"name": "varied"}}, "population.density.name", "'shifted'"),
     ({"name": "peaks", "density": SHIFTED}, "population.density.gamma", "required"),
     ({"name": "peaks", "density": {**SHIFTED, "gamma": -0.1}}, "population.density.gamma", "greater than or equal"),
     ({"name": "peaks", "density": {**SHIFTED, "gamma": math.nan}}, "population.density.gamma", None),
     ({"name": "peaks", "density": {**SHIFTED, "gamma": 1, "seed": 1}}, "population.density.seed", "unknown key"),
-    ({"name": "peaks", "density": {**VARIED, "ratio": 0.5}}, "population.density.ratio", "greater than or equal"),
-    ({"name": "peaks", "density": {**VARIED, "side": 3}}, "population.density.side", "2 or 4"),
     ({"name": "peaks", "drift": {"name": "jump", "period": 3}}, "population.drift.name", "'slide'"),
     ({"name": "peaks", "drift": {"name": "swap"}}, "population.drift.period", "required"),
     ({"name": "peaks", "drift": {"name": "swap", "period": 0}}, "population.drift.period", "greater than or equal"),
