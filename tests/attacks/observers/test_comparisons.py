@@ -60,8 +60,8 @@ def test_forged_attestations_run_the_same_lines() -> None:
     assert all(lines == first for lines in others)
 
 
+def test_a_comparison_that_returns_early_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Planted: a loop compares the digits until two differ."""
-    """Planted: digits are compared one by one."""
 
     def compare_digits(code: str, other: str) -> bool:
         return all(digit == other_digit for digit, other_digit in zip(code, other, strict=True))
