@@ -28,8 +28,9 @@ from privateer_server.api import models, views
 from privateer_server.api.operators import Admins
 from privateer_server.api.pages import CLAIM_PARAMETER
 from privateer_server.experiments.catalog import Experiments
-from privateer_server.experiments.changes import PLANNED, Clone, Delete, PlannedChange, WarmStart, with_name
+from privateer_server.experiments.changes import PLANNED, Clone, Delete, PlannedChange, WarmStart
 from privateer_server.experiments.executor import ChangeExecutor, start_from_export
+from privateer_server.experiments.spec_changes import with_name
 from privateer_server.store.records import ShufflerKey
 from privateer_server.store.store import Store
 

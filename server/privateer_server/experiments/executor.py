@@ -27,8 +27,9 @@ from privateer_core.spec.spec import Spec
 from privateer_server.algorithms import learner_for
 from privateer_server.data import Data
 from privateer_server.experiments.catalog import Experiments, Start
-from privateer_server.experiments.changes import Clone, Delete, PlannedChange, SpecChange, with_name
+from privateer_server.experiments.changes import Clone, Delete, PlannedChange, SpecChange
 from privateer_server.experiments.experiment import Experiment, measure_experiment
+from privateer_server.experiments.spec_changes import with_name
 from privateer_server.intake.intake import Intake
 from privateer_server.rounds.loop import Schedule
 from privateer_server.rounds.open_round import read_schedule, with_deadlines

@@ -14,7 +14,7 @@ from privateer_lab.cli.input_files import load_spec
 from privateer_lab.load import command
 from privateer_lab.load.driver import LoadResult
 from privateer_lab.load.populations import load_stored_population, store_population
-from privateer_server.experiments.changes import add_arm, retire_arm
+from privateer_server.experiments.spec_changes import add_arm, retire_arm
 from tests.support.specs import make_spec
 
 ROOT = Path(__file__).parents[4]
