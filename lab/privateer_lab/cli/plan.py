@@ -147,9 +147,9 @@ def _algorithm_sentences(path: Path, choice: AlgorithmChoice, obstacle: str) -> 
 
 
 def _compute_budgets(choices: Sequence[VariedSpec]) -> list[FeatureBudget]:
-    """Return the features that pay under each trust model, if the spec chooses by at least two features."""
+    """Return the features that pay under each trust model, if the spec chooses by features."""
     spec = choices[0].spec
-    if not choices[0].is_contextual or not isinstance(spec, ArmsSpec) or len(spec.features) < 2 or spec.sources:
+    if not choices[0].is_contextual or not isinstance(spec, ArmsSpec) or spec.sources:
         return []
     return feature_budgets(spec, [choice.variant for choice in choices if choice.kind in _PROMISE_KINDS[:2]])
 
@@ -215,7 +215,7 @@ def _print_expectation(
     """Print the plan: sentences, figures, assumptions and warnings; at last, with ``details``, rounds and batches."""
     print_lines(result["words"])
     _print_table(expected)
-    _print_budgets(budgets, choose_unit(expected))
+    _print_budgets(budgets, choose_unit(expected), is_made_up=expected.is_made_up)
     _print_caps(caps, details=details)
     _print_foreseen(result["foreseen"])
     print_lines(f"{_format_promise(row)} is not possible: {row['why']}" for row in result["refused"])
@@ -258,8 +258,9 @@ def _print_table(expected: Expectation) -> None:
     )
 
 
-def _print_budgets(budgets: Sequence[FeatureBudget], unit: Unit) -> None:
+def _print_budgets(budgets: Sequence[FeatureBudget], unit: Unit, *, is_made_up: bool) -> None:
     """Print a table of the features that pay under each promise."""
+    caution = " for made-up people (which of yours pay, nobody knows yet)" if is_made_up else ""
 
     def format_value(value: float | None) -> str:
         return "" if value is None else unit.write(value)
@@ -278,7 +279,8 @@ def _print_budgets(budgets: Sequence[FeatureBudget], unit: Unit) -> None:
         for budget in budgets
     ]
     if rows:
-        print_rows("features that pay, estimated without runs; ± is what these people tell, in 19 of 20 cases", rows)
+        title = f"features that pay{caution}, estimated without runs; ± is what these people tell, in 19 of 20 cases"
+        print_rows(title, rows)
 
 
 def _print_caps(caps: Sequence[LocalCap], *, details: bool) -> None:

@@ -45,11 +45,11 @@ def test_a_measurement_wider_than_the_gain_is_a_comment(model: str, gain: float,
     """Planted: a twentieth of the people, whatever is promised. Under `local` they tell the gain to ± 21.7 points."""
     rng = np.random.default_rng(0)
     log = {"x": rng.random(20_000), "arm": rng.integers(0, 2, 20_000), "won": rng.integers(0, 2, 20_000)}
-    made = draft(log, arm="arm", reward="won", model=model, bounds={"x": (0, 1)})
-    assert made.spec.gain_people == 1000  # type: ignore[attr-defined]
+    spec_draft = draft(log, arm="arm", reward="won", model=model, bounds={"x": (0, 1)})
+    assert spec_draft.spec.gain_people == 1000  # type: ignore[attr-defined]
     choice = AlgorithmChoice("partition", {"partition": 0.5 + gain}, 0.5, 0.2, is_rate=True)
-    made.__dict__["_choice_or_error"] = choice
-    lines = made.fitted.splitlines()
+    spec_draft.__dict__["_choice_or_error"] = choice
+    lines = spec_draft.fitted.splitlines()
     line = next(number for number, text in enumerate(lines) if "evaluation_fraction" in text)
     assert lines[line].startswith("#") != is_measured
     reason = "# so few would measure the gain to about ± 21.7 points, and in runs it is 10.0 points"

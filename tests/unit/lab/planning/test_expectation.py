@@ -313,8 +313,20 @@ def test_a_plan_answers_within_its_time_and_draws(capsys: pytest.CaptureFixture[
     assert err.count("\n") == 1
     assert out.startswith("With 3,000 people, epsilon ")
     assert out.index("These people are made up") < out.index("what is other")
+    assert "features that pay for made-up people" in out
     assert plot.read_bytes().startswith(b"\x89PNG")
     assert plot.with_suffix(".svg").exists()
+
+
+def test_a_plan_says_whether_a_single_feature_pays(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """Planted: features were compared where there are two or more, and a draft of a log often keeps one."""
+    text = Path(SPEC).read_text(encoding="utf-8")
+    second = next(line for line in text.splitlines() if line.startswith("x2"))
+    (tmp_path / "single.toml").write_text(text.replace(second, "").replace('"peaks"', '"mixed"'), encoding="utf-8")
+    code, out, _ = run(capsys, "plan", str(tmp_path / "single.toml"), *FEW, "--seconds", "0.1", "--json")
+    assert code == 0
+    assert {name for budget in json.loads(out)["features"] for name in budget["features"]} <= {"x1"}
+    assert json.loads(out)["features"]
 
 
 def test_a_plan_of_complete_runs_is_reproducible(capsys: pytest.CaptureFixture[str]) -> None:
