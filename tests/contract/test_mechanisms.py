@@ -21,18 +21,9 @@ from privateer_core.primitives.contributions import FeatureValues, KeyedValues
 from privateer_core.privacy.trust import TRUST
 from privateer_lab.simulation.scores import SeededNoise
 from privateer_papers.published_trust import PUBLISHED_TRUST
+from tests.contract.moments import EXACT, truths, variances
 from tests.contract.pairs import KEYED_PAIRS, VECTOR_PAIRS, label_rows
-from tests.contract.subjects import (
-    EXACT,
-    MECHANISMS,
-    Subject,
-    estimates,
-    instances,
-    numbers,
-    subjects,
-    truths,
-    variances,
-)
+from tests.contract.subjects import MECHANISMS, Subject, estimates, instances, numbers, subjects
 from tests.support.partitions import same
 from tests.support.statistics import centred, realised_epsilon, same_law
 
