@@ -24,7 +24,8 @@ _MIDDLE = """
 ## What runs say
 
 Sentences of the [full run](../papers-made-again.html), of few seeds, by the command that makes each again. Its Figures
-8 and 9 have half of the printed people in each source, where the command now has all.
+8 and 9 have half of the printed people in each source, where the command now has all; its Table 2 of paper 1 has n/4
+from other runs, where the command now reads n/4 and n from one.
 
 | command | what its rows say |
 |---|---|
