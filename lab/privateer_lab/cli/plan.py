@@ -271,7 +271,7 @@ def _print_budgets(budgets: Sequence[FeatureBudget], unit: Unit, *, is_made_up: 
             "features that pay": join_names(budget.features) if budget.features else "no feature",
             "algorithm": budget.algorithm,
             "they earn": f"{format_value(budget.value)} {unit.margin(budget.margin)}",
-            "one option for all": format_value(budget.single),
+            "one option, learned": format_value(budget.single),
             "another feature": f"{budget.another}: {format_value(budget.with_another)}" if budget.another else "",
             "twice the people": format_value(budget.with_twice_people),
             "twice epsilon": format_value(budget.with_twice_epsilon),
