@@ -1,8 +1,7 @@
 """Environments whose mean rewards are formulas of the context, or constant."""
 
 import math
-from collections.abc import Callable
-from typing import Annotated, ClassVar, Final, Literal
+from typing import ClassVar, Final, Literal
 
 import numpy as np
 from pydantic import Field, model_validator
@@ -14,27 +13,10 @@ from privateer_core.spec.arms import ArmsSpec
 from privateer_core.spec.features import Feature
 from privateer_lab.environments.environment import Array, EnvironmentSection, PlayedRewards
 from privateer_lab.environments.mixed import IndependentFeatures, compute_level_shares, count_levels, read_level_codes
-from privateer_lab.environments.synthetic import Drift, Seed, SwapDrift, Synthetic, SyntheticSection
+from privateer_lab.environments.synthetic import Seed, SwapDrift, Synthetic, SyntheticSection
 
 _HALF_WAVES: Final = np.arange(1, 5)
 """Numbers of half waves of a shape function's terms along a feature's range."""
-
-
-class RiseDrift(Drift):
-    """After the first phase the arm opposite the best arm in the list becomes better, permanently.
-
-    The arms that are played often do not change, so learners that assume stationary rewards notice late.
-    """
-
-    name: Literal["rise"]
-    by: float = Field(default=0.2, ge=0, le=1, allow_inf_nan=False)  # how much better it becomes
-
-    def means(self, initial_means: Callable[[Array], Array], contexts: Array, phases: Array) -> Array:
-        """Return the initial means in phase 0, and later those with the risen arm, shape (n, arms)."""
-        means = np.array(initial_means(contexts))
-        risen = means.shape[1] - 1 - means.argmax(axis=1, keepdims=True)
-        higher = np.minimum(means.max(axis=1, keepdims=True) + self.by, 1.0)
-        return np.where((phases[:, None] > 0) & (np.arange(means.shape[1]) == risen), higher, means)
 
 
 class BernoulliSection(SyntheticSection):
@@ -45,7 +27,7 @@ class BernoulliSection(SyntheticSection):
     # best, gap: the mean reward of the best arm, and what others lack of it
     best: float = Field(default=0.6, ge=0, le=1, allow_inf_nan=False)
     gap: float = Field(default=0.2, ge=0, le=1, allow_inf_nan=False)
-    drift: Annotated[SwapDrift | RiseDrift, Field(discriminator="name")] | None = None  # type: ignore[assignment]
+    drift: SwapDrift | None = None
 
     @model_validator(mode="after")
     def _means_are_probabilities(self) -> "BernoulliSection":

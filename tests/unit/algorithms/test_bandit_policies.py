@@ -159,7 +159,7 @@ def test_coins_that_choose_in_a_batch_count_in_their_round_alone():
 def test_contexts_of_no_features_are_accepted():
     spec = parse_spec(tables(experiment={"arms": ["a", "b", "c", "d"]}))
     assert default_environment(spec) == {"name": "bernoulli"}
-    drift = {"name": "rise", "period": 10}
+    drift = {"name": "swap", "period": 10}
     people = environment_for(spec, 0, {"name": "bernoulli", "best": 0.5, "drift": drift})
     contexts = people.contexts(5, 10, np.random.default_rng(0))
-    assert people.means(contexts)[[0, 9]] == pytest.approx(np.array([[0.3, 0.3, 0.5, 0.3], [0.3, 0.7, 0.5, 0.3]]))
+    assert people.means(contexts)[[0, 9]] == pytest.approx(np.array([[0.3, 0.3, 0.5, 0.3], [0.3, 0.5, 0.3, 0.3]]))
