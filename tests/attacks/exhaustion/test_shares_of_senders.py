@@ -21,6 +21,7 @@ from privateer_core.privacy.risk import assess_risks
 from privateer_core.privacy.terms import Terms, calibrate
 from privateer_core.serving.connections import Connections, ConnectionStage
 from privateer_core.serving.fair_queue import RequestQueue
+from privateer_core.serving.http import page_cache
 from privateer_core.serving.http.listeners import OriginMiddleware, PublicPages
 from privateer_core.serving.http_protocol import GuardedProtocol
 from privateer_core.serving.process import _make_config
@@ -228,9 +229,11 @@ SERVICES: Final = {
 @pytest.mark.parametrize("origins", [(), (ORIGIN,)], ids=["no pages", "pages"])
 @pytest.mark.parametrize("service", SERVICES)
 async def test_nobody_waits_for_more_than_one_request_of_another(
-    service: str, origins: tuple[str, ...], tmp_path: Path
+    service: str, origins: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also where pages of another origin may ask: their preflights, and answers that need headers for them."""
+    # Readiness is looked at once a second, and all who ask meanwhile are answered then: here it stays kept.
+    monkeypatch.setattr(page_cache, "time", SimpleNamespace(monotonic=lambda: 0.0))
     open_door, routes = SERVICES[service]
     async with open_door(tmp_path, *origins) as door:
         for route in routes:
