@@ -9,7 +9,7 @@ from typing import Any, Final, Generic, cast
 
 from privateer_client.session import AsyncSession, Reported, Session
 from privateer_client.states import ReportStatus
-from privateer_core.errors import PrivateerError, Unavailable
+from privateer_core.errors import PrivateerError
 
 _log: Final = logging.getLogger("privateer.client")
 _REPEAT_SECONDS: Final = 3600.0
@@ -74,11 +74,6 @@ class Fallbacks(Generic[Reported]):
             _log_times[name, reason] = now
             _log.warning("%s: the default is shown: %s", name, reason)
         return Arm(default, reason, None, self._report_not_requested)
-
-
-def late_error(server: str, seconds: float) -> Unavailable:
-    """Return the error about a server that did not answer in time."""
-    return Unavailable(f"{server} did not answer within {seconds:g} s", remedy="try again later")
 
 
 async def make_not_requested_async() -> ReportStatus:

@@ -11,7 +11,7 @@ from functools import cached_property, partial
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final, Self, TypeVar, cast
 
-from privateer_client.arm import Arm, Fallbacks, late_error, make_not_requested_async
+from privateer_client.arm import Arm, Fallbacks, make_not_requested_async
 from privateer_client.base_client import BaseClient
 from privateer_client.connections import ServiceConnections
 from privateer_client.delivery import (
@@ -27,7 +27,7 @@ from privateer_client.delivery import (
     body_bytes_max,
     make_answer,
 )
-from privateer_client.in_time import SERVER_TIME_SHARE, SESSION_SECONDS, AwaitedResult
+from privateer_client.in_time import SERVER_TIME_SHARE, SESSION_SECONDS, AwaitedResult, Joins
 from privateer_client.session import AsyncSession, Session
 from privateer_client.states import ReportStatus
 from privateer_client.transport import classify_error, httpx_options
@@ -133,15 +133,18 @@ class AsyncExchange:
         self.connections.close()
 
 
-class AsyncSessionsInTime:
+class AsyncSessionsInTime(Joins):
     """Sessions by experiment, which are joined in the background, as `SessionsInTime`."""
 
     def __init__(
         self,
-        join: Callable[[str], Awaitable[Session[Any]]],
+        url: str,
+        make_steps: Callable[[str], Steps[Session[Any]]],
+        run: Callable[[Steps[Session[Any]]], Awaitable[Session[Any]]],
         load_stored: Callable[[str], Awaitable[Session[Any] | None]],
     ) -> None:
-        self._join, self._load_stored = join, load_stored
+        super().__init__(url, make_steps)
+        self._run, self._load_stored = run, load_stored
         self._joins: dict[str, tuple[float, asyncio.Future[Session[Any]]]] = {}
         self._sessions: dict[str, Session[Any]] = {}
 
@@ -163,7 +166,7 @@ class AsyncSessionsInTime:
                 stored = await self._load_stored(name)
                 if stored is not None:
                     self._sessions[name] = stored
-        session = self._sessions[name] = await self._join(name)
+        session = self._sessions[name] = await self._run(self.begin_steps(name))
         return session
 
 
@@ -187,8 +190,9 @@ class AsyncClient(BaseClient["httpx.AsyncBaseTransport"]):
     def _in_time(self) -> AsyncSessionsInTime:
         """The sessions that choose within a time limit, created at the first use."""
         run = self._exchange.run
+        make_steps = partial(self._join_steps, run, cohort="")
         load_stored = partial(self._exchange.run_in_thread, self._offline_session, run)
-        return AsyncSessionsInTime(lambda name: run(self._join_steps(run, name, "")), load_stored)
+        return AsyncSessionsInTime(self._url, make_steps, run, load_stored)
 
     def person(self, key: str | int, attest: Callable[[str], str] | None = None) -> Self:
         """Return the client of a participant, as `Client.person`."""
@@ -209,10 +213,10 @@ class AsyncClient(BaseClient["httpx.AsyncBaseTransport"]):
             if arm is None:
                 session = await self._in_time.get(name, end - monotonic())
                 if session is None:
-                    raise late_error(self._url, within)
+                    raise self._in_time.late_error(name, within)
                 arm = await self._exchange.run_in_thread_until(partial(choose, session), end)
             if arm is None:
-                raise late_error(self._url, within)
+                raise self._in_time.late_error(name, within)
             return replace(arm, session=self._wrap_session(cast(Session[Awaitable[ReportStatus]], arm.session)))
         except Exception as error:
             return self._fallbacks.choose_default(name, default, error)

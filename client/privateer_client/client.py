@@ -9,7 +9,7 @@ from functools import cached_property, partial
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Self
 
-from privateer_client.arm import Arm, Fallbacks, late_error
+from privateer_client.arm import Arm, Fallbacks
 from privateer_client.base_client import BaseClient
 from privateer_client.in_time import BackgroundTask, SessionsInTime
 from privateer_client.session import Session
@@ -74,7 +74,9 @@ class Client(BaseClient["httpx.BaseTransport"]):
 
     @cached_property
     def _in_time(self) -> SessionsInTime:
-        return SessionsInTime(self.join, lambda name: self._offline_session(self._exchange.run, name))
+        run = self._exchange.run
+        make_steps = partial(self._join_steps, run, cohort="")
+        return SessionsInTime(self._url, make_steps, run, partial(self._offline_session, run))
 
     def person(self, key: str | int, attest: Callable[[str], str] | None = None) -> Self:
         """Return the client of a participant, for a process that serves many participants; this sends nothing.
@@ -140,7 +142,7 @@ class Client(BaseClient["httpx.BaseTransport"]):
         try:
             arm = BackgroundTask(choose_in_background).result(monotonic() + within)
             if arm is None:
-                raise late_error(self._url, within)
+                raise self._in_time.late_error(name, within)
         except Exception as error:
             return self._fallbacks.choose_default(name, default, error)
         return arm
@@ -149,7 +151,7 @@ class Client(BaseClient["httpx.BaseTransport"]):
         """Return this participant's session; raise `Unavailable` if there is no session after ``within`` seconds."""
         session = self._in_time.get(name, within)
         if session is None:
-            raise late_error(self._url, within)
+            raise self._in_time.late_error(name, within)
         return session
 
     def join(self, name: str, cohort: str = "") -> Session[ReportStatus]:

@@ -3,14 +3,16 @@
 import atexit
 from collections.abc import Callable
 from contextlib import suppress
+from inspect import GEN_SUSPENDED, getgeneratorstate
 from threading import Event, Lock, Thread
 from time import monotonic
 from typing import Any, Final, Generic, TypeVar
 from weakref import WeakSet
 
+from privateer_client.delivery import Steps
 from privateer_client.session import Session
 from privateer_client.watchdog import abort_requests
-from privateer_core.errors import PrivateerError
+from privateer_core.errors import PrivateerError, Unavailable
 
 _Result = TypeVar("_Result")
 SESSION_SECONDS: Final = 60.0
@@ -91,15 +93,42 @@ class BackgroundTask(Generic[_Result]):
         return self._result
 
 
-class SessionsInTime:
+class Joins:
+    """Joins of a server's experiments, of which each shows whether it waits for the server or for this device."""
+
+    def __init__(self, url: str, make_steps: Callable[[str], Steps[Session[Any]]]) -> None:
+        self._url, self._make_steps = url, make_steps
+        self._steps: dict[str, Steps[Session[Any]]] = {}
+
+    def begin_steps(self, name: str) -> Steps[Session[Any]]:
+        """Return the steps of a new join."""
+        steps = self._steps[name] = self._make_steps(name)
+        return steps
+
+    def late_error(self, name: str, seconds: float) -> Unavailable:
+        """Return the error about the server, if the join waits for it, or else the ledger."""
+        steps = self._steps.get(name)
+        is_server = steps is not None and getgeneratorstate(steps) == GEN_SUSPENDED
+        late = self._url if is_server else "the ledger"
+        return Unavailable(f"{late} did not answer within {seconds:g} s", remedy="try again later")
+
+
+class SessionsInTime(Joins):
     """Sessions by experiment, which are joined in the background, with the stored publication until then.
 
-    join: joins an experiment.
+    run: runs the steps of a join.
     load_stored: returns a session with the stored publication; None if no publication is stored.
     """
 
-    def __init__(self, join: Callable[[str], Session[Any]], load_stored: Callable[[str], Session[Any] | None]) -> None:
-        self._join, self._load_stored, self._lock = join, load_stored, Lock()
+    def __init__(
+        self,
+        url: str,
+        make_steps: Callable[[str], Steps[Session[Any]]],
+        run: Callable[[Steps[Session[Any]]], Session[Any]],
+        load_stored: Callable[[str], Session[Any] | None],
+    ) -> None:
+        super().__init__(url, make_steps)
+        self._run, self._load_stored, self._lock = run, load_stored, Lock()
         self._joins: dict[str, BackgroundTask[Session[Any]]] = {}
         self._sessions: dict[str, Session[Any]] = {}
 
@@ -118,5 +147,5 @@ class SessionsInTime:
                 stored = self._load_stored(name)
                 if stored is not None:
                     self._sessions[name] = stored
-        session = self._sessions[name] = self._join(name)
+        session = self._sessions[name] = self._run(self.begin_steps(name))
         return session

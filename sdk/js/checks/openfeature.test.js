@@ -250,18 +250,18 @@ test("a provider is set in time, and the arm is there when the server has answer
   serving(LOCAL, async (at) => {
     const bare = at.notary.proof.bind(at.notary);
     at.notary.proof = async (publication) => {
-      await new Promise((resolve) => setTimeout(resolve, 400));
+      await new Promise((resolve) => setTimeout(resolve, 1500));
       return bare(publication);
     };
     const client = new Client(at.url, { ledger: new MemoryLedger() });
-    const provider = new PrivateerWebProvider(client, { experiments: ["test"], within: 0.1 });
+    const provider = new PrivateerWebProvider(client, { experiments: ["test"], within: 0.5 });
     const began = performance.now();
     await Web.setContext(CONTEXT);
     await Web.setProviderAndWait(provider);
-    assert.ok(performance.now() - began < 350);
+    assert.ok(performance.now() - began < 1400);
     const late = Web.getClient().getStringDetails("test", "none");
-    assert.deepEqual([late.value, late.errorMessage], ["none", `${at.url} did not answer within 0.1 s`]);
-    await new Promise((resolve) => setTimeout(resolve, 1200));
+    assert.deepEqual([late.value, late.errorMessage], ["none", `${at.url} did not answer within 0.5 s`]);
+    await new Promise((resolve) => setTimeout(resolve, 3000));
     assert.ok(["a", "b", "c"].includes(Web.getClient().getStringValue("test", "none")));
     await Web.close();
   }));

@@ -10,12 +10,17 @@ export const MSGPACK = "application/msgpack";
 
 /** @typedef {{status: number, headers: Headers, body: Uint8Array<ArrayBuffer>}} Answer */
 
+/** Addresses of the requests that are not answered yet. @type {Set<URL>} */
+const unanswered = new Set();
+
 /**
  * Ask once.
  * @param {string} url @param {RequestInit} request @param {number} seconds @param {number} [maxBytes] bytes of a success
  * @returns {Promise<Answer>}
  */
 export async function ask(url, request, seconds, maxBytes = BYTES_MAX) {
+  const address = new URL(url);
+  unanswered.add(address);
   try {
     const answer = await fetch(url, {
       ...request,
@@ -31,6 +36,8 @@ export async function ask(url, request, seconds, maxBytes = BYTES_MAX) {
     return { status: answer.status, headers: answer.headers, body: await readBounded(answer, answer.ok ? maxBytes : PROBLEM_MAX) };
   } catch (error) {
     throw unavailable(describeSilence(error, url, seconds));
+  } finally {
+    unanswered.delete(address);
   }
 }
 
@@ -38,6 +45,16 @@ const CLOSED = /CONNREFUSED|NOTFOUND|AI_AGAIN|UNREACH/;
 
 /** @param {string} url @param {number} seconds */
 export const timeoutMessage = (url, seconds) => `${new URL(url).origin} did not answer within ${seconds} s`;
+
+/** @param {number} seconds */
+export const ledgerTimeoutMessage = (seconds) => `the ledger did not answer within ${seconds} s`;
+
+/** Who did not answer: a service that has a request, or else this device's ledger. @param {(string | undefined)[]} services @param {number} seconds */
+export function describeDelay(services, seconds) {
+  const origins = [...unanswered].map(({ origin }) => origin);
+  const service = services.find((url) => url && origins.includes(new URL(url).origin));
+  return service ? timeoutMessage(service, seconds) : ledgerTimeoutMessage(seconds);
+}
 
 /** @param {string} url */
 export const nonsense = (url) => `${new URL(url).origin} answered, but not what it was asked for`;

@@ -2,7 +2,7 @@
 /** Sessions and arms that are there in time: a server that takes its time holds no page, and its answer serves the next one. */
 
 import { PrivateerError, unavailable } from "./errors.js";
-import { timeoutMessage } from "./exchange.js";
+import { describeDelay } from "./exchange.js";
 
 /** @typedef {import("./session.js").Session} Session */
 
@@ -43,7 +43,7 @@ export class InTime {
     const session = await awaitUntil(going.joined, going.began + within - now);
     const stored = session ?? (await awaitUntil(going.kept, 0));
     if (stored) return stored;
-    throw unavailable(timeoutMessage(client.server, within));
+    throw unavailable(describeDelay([client.server, client.shuffler], within));
   }
 
   /** @param {string} name @param {number} now */

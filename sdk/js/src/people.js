@@ -5,6 +5,7 @@ import { areEqualBytes } from "./bytes.js";
 import { readArm } from "./choice.js";
 import { Client } from "./client.js";
 import { PrivateerError, invalid, unavailable } from "./errors.js";
+import { ledgerTimeoutMessage } from "./exchange.js";
 import { WITHIN, awaitUntil } from "./in-time.js";
 import { drawBelow } from "./platform.js";
 import { Publications } from "./publications.js";
@@ -95,7 +96,7 @@ export class Person extends Client {
     try {
       const session = await this.inTime.session(name, within);
       const arm = session.choose(context, { sticky: options.sticky });
-      const stored = await this.confirmChoice(session, end);
+      const stored = await this.confirmChoice(session, end, within);
       return { name: stored ? readArm(stored) : arm, fallback: null, session, report: (reward) => session.report(reward) };
     } catch (error) {
       return this.inTime.showDefault(name, options.default, error);
@@ -104,14 +105,14 @@ export class Person extends Client {
 
   /**
    * What the ledger keeps once a session has chosen. A choice that is kept later stays: another request may have shown its arm.
-   * @param {import("./session.js").Session} session @param {number} end in seconds
+   * @param {import("./session.js").Session} session @param {number} end in seconds @param {number} within seconds for the call
    */
-  async confirmChoice(session, end) {
+  async confirmChoice(session, end, within) {
     const { identity } = session.publications;
     const keeping = session.save().then(async () => ({ stored: await this.ledger.choice(identity) }));
     const confirmed = await awaitUntil(keeping, end - performance.now() / 1000);
     if (confirmed) return confirmed.stored;
-    throw unavailable("the ledger did not answer in time");
+    throw unavailable(ledgerTimeoutMessage(within));
   }
 
   /** Report on the choice that the ledger keeps. @param {string} name of the experiment @param {any} reward @returns {Promise<ReportStatus>} */

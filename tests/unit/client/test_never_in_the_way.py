@@ -35,7 +35,7 @@ def test_the_default_is_shown_in_time(tmp_path: Path, case: dict[str, str], capl
 
 def _shown_in_time(tmp_path: Path, url: str, case: dict[str, str], caplog: pytest.LogCaptureFixture) -> None:
     # Who says no at once has time to say so, on a machine that is busy.
-    within = _WITHIN if case["service"] == "hangs" else 5.0
+    within = 1 if case["service"] == "hangs" else 5
     words = case["words"].format(url=url, seconds=within)
     client = Client(url, ledger=tmp_path / "x.db", timeout=5.0)
     arms, seconds = list[Any](), list[float]()
@@ -53,7 +53,7 @@ def _shown_in_time(tmp_path: Path, url: str, case: dict[str, str], caplog: pytes
     assert words in caplog.text
 
     async def page() -> list[Any]:
-        async with AsyncClient(url, ledger=tmp_path / "y.db", timeout=0.4) as client:
+        async with AsyncClient(url, ledger=tmp_path / "y.db", timeout=2.0) as client:
             began = time.monotonic()
             arm = await client.arm("test", CONTEXT, default="control", within=within)
             return [time.monotonic() - began, arm.name, arm.fallback, await arm.report(1.0)]
@@ -82,8 +82,10 @@ def test_a_ledger_that_another_program_has_locked_holds_no_page(tmp_path: Path) 
         ):
             other_program.execute("BEGIN EXCLUSIVE")
             began = time.monotonic()
-            assert show().name == "control"
+            shown = show()
             assert time.monotonic() - began < 5
+            reason = f"the ledger did not answer within {_WITHIN:g} s (try again later)"
+            assert (shown.name, shown.fallback) == ("control", reason)
             other_program.rollback()
 
 
@@ -97,8 +99,7 @@ def test_a_ledger_that_another_program_reads_holds_no_page(tmp_path: Path) -> No
         shown = client.arm("test", CONTEXT, default="control", within=_WITHIN)
         backup.rollback()
     # What was promised would wait for the reader when it ends, and then say that the ledger cannot be used.
-    assert shown.fallback is not None
-    assert "did not answer within" in shown.fallback
+    assert (shown.fallback or "").startswith("the ledger did not answer within")
 
 
 def test_a_ledger_that_is_being_opened_holds_no_other_request(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -265,13 +265,13 @@ def test_an_evaluation_is_in_time(tmp_path: Path, serve: Serve) -> None:
     user_device, server = set_up(tmp_path)
 
     def slow(request: Any) -> Any:
-        time.sleep(0.4)
+        time.sleep(1.5)
         return server(request)
 
-    features, _ = serve(user_device.start(transport=notarized(slow)), within=0.1)
+    features, _ = serve(user_device.start(transport=notarized(slow)), within=0.5)
     began = time.monotonic()
     late = features.get_string_details("test", "none", _SEEN)
-    assert time.monotonic() - began < 0.35
-    assert (late.value, late.error_message) == ("none", "http://s did not answer within 0.1 s (try again later)")
-    time.sleep(1.2)
+    assert time.monotonic() - began < 1.4
+    assert (late.value, late.error_message) == ("none", "http://s did not answer within 0.5 s (try again later)")
+    time.sleep(4)
     assert features.get_string_value("test", "none", _SEEN) in ("arm-0", "arm-1", "arm-2")

@@ -7,6 +7,10 @@ import { PrivateerError } from "../errors.js";
 
 /** @typedef {import("./database-worker.js").Action} Action */
 /** @typedef {{resolve: (result: any) => void, reject: (error: unknown) => void}} Request */
+/** @typedef {{number: number, result: any, failure?: {code?: string, problem: {type: string, field: string, message: string} | null}}} Answer */
+
+/** Milliseconds of a turn of the event loop in which answers are passed on; the others wait for turns of their own. */
+const TURN_MS = 1;
 
 export class DatabaseThread {
   /** @param {string} path @param {Uint8Array | null} secret */
@@ -20,8 +24,12 @@ export class DatabaseThread {
     this.count = 0;
     /** @type {Map<number, Request>} */
     this.requests = new Map();
+    /** Answers that wait for a later turn. @type {Answer[]} */
+    this.delayed = [];
+    /** When this turn passed its first answer on; null: it has passed none on. @type {number | null} */
+    this.turnStart = null;
     this.worker.unref(); // a process with nothing else to do ends
-    this.worker.on("message", (/** @type {any} */ answer) => this.settle(answer));
+    this.worker.on("message", (/** @type {Answer} */ answer) => this.receive(answer));
     this.worker.on("error", (/** @type {unknown} */ error) => this.end(error));
     /** @type {Promise<void>} */
     this.ended = new Promise((resolve) => this.worker.on("exit", () => resolve(this.end(null))));
@@ -37,7 +45,26 @@ export class DatabaseThread {
     });
   }
 
-  /** @param {{number: number, result: any, failure?: {code?: string, problem: {type: string, field: string, message: string} | null}}} answer */
+  /** Pass an answer on, or leave it for a later turn: a port gives all that it has at once. @param {Answer} answer */
+  receive(answer) {
+    const isLate = this.delayed.length > 0 || (this.turnStart !== null && performance.now() - this.turnStart > TURN_MS);
+    if (this.turnStart === null) this.beginTurn();
+    if (isLate) this.delayed.push(answer);
+    else this.settle(answer);
+  }
+
+  beginTurn() {
+    this.turnStart = performance.now();
+    setImmediate(() => {
+      this.turnStart = null;
+      const answer = this.delayed.shift();
+      if (!answer) return;
+      this.beginTurn();
+      this.settle(answer);
+    });
+  }
+
+  /** @param {Answer} answer */
   settle({ number, result, failure }) {
     const request = this.requests.get(number);
     this.requests.delete(number);
@@ -50,6 +77,7 @@ export class DatabaseThread {
   /** @param {unknown} error */
   end(error) {
     this.isOver = true;
+    for (const answer of this.delayed.splice(0)) this.settle(answer);
     for (const { reject } of this.requests.values()) reject(threadError(error));
     this.requests.clear();
   }

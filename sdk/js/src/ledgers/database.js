@@ -121,8 +121,8 @@ export class PeopleDatabase {
   /** Compare and set, in one transaction. @param {Swap} swap @returns {Bodies | null} null if it is done; else what is there by now */
   swap({ person, experiment, before, after, isOpen, isPaid, isForgotten }) {
     const current = this.transaction(() => {
-      const found = this.read(person, experiment);
-      if (found.person !== before.person || found.common !== before.common) return found;
+      const stored = this.read(person, experiment);
+      if (stored.person !== before.person || stored.common !== before.common) return stored;
       if (after.common !== before.common) this.write(NOBODY, experiment, after.common, false);
       if (after.person !== before.person) this.write(person, experiment, after.person, isOpen);
       return null;

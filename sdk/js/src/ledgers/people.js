@@ -80,8 +80,14 @@ function formatFields(entry) {
 }
 
 /** @param {string | null} body @returns {Partial<Entry> | null} */
-const parseFields = (body) =>
-  body && JSON.parse(body, (_, value) => (typeof value?.bytes === "string" ? new Uint8Array(Buffer.from(value.bytes, "base64")) : value));
+const parseFields = (body) => body && restoreBytes(JSON.parse(body));
+
+/** The same value with its bytes, which JSON has as text. A reviver would be called for each number, too. @param {any} value @returns {any} */
+function restoreBytes(value) {
+  if (typeof value?.bytes === "string") return new Uint8Array(Buffer.from(value.bytes, "base64"));
+  if (typeof value === "object") for (const key in value) value[key] = restoreBytes(value[key]);
+  return value;
+}
 
 /** The ledgers of the people for whom a process decides: `client.person(key)` uses them. */
 export class PeopleLedger {
