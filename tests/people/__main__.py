@@ -3,7 +3,8 @@
 Beside them it measures a client for each person, and routes without a client.
 
 ``python -m tests.people`` needs flask and gunicorn beside the development packages, and running services with the
-experiment of examples/peaks-shuffle.toml. With ``--kills 20`` workers of gunicorn are killed meanwhile.
+experiment of examples/peaks-shuffle.toml; it refuses services that do not take a report. With ``--kills 20`` workers
+of gunicorn are killed meanwhile.
 """
 
 import argparse
@@ -22,7 +23,8 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from privateer_client import Client
+from privateer_client import Client, ReportStatus
+from privateer_core.errors import PrivateerError
 from tests.people.people import Visits
 
 ROOT = Path(__file__).parents[2]
@@ -80,6 +82,21 @@ class Web:
     def close(self) -> None:
         self.process.send_signal(signal.SIGTERM)
         self.process.wait(timeout=30)
+
+
+def find_problem(services: dict[str, str]) -> str | None:
+    """Return why these services cannot be measured; None if they take a report."""
+    with tempfile.TemporaryDirectory() as folder:
+        try:
+            client = Client(
+                services["server"], shuffler=services["shuffler"], ledger=Path(folder) / "one.db", retry_timeout=0.0
+            )
+            session = client.join("peaks-shuffle")
+            session.choose({"x1": 0.5, "x2": 0.5})
+            status = session.report(1.0)
+        except PrivateerError as error:
+            return str(error)
+    return None if status is ReportStatus.ACCEPTED else f"a report to {services['shuffler']} is {status.value}"
 
 
 async def measure_visits(web: Web, people: int, at_once: int) -> dict[str, Any]:
@@ -167,6 +184,9 @@ def main() -> None:
     )
     args = parser.parse_args()
     services = {"server": args.server, "shuffler": args.shuffler}
+    if problem := find_problem(services):
+        print(f"error: {problem}", file=sys.stderr)
+        sys.exit(2)
     if args.kills:
         with tempfile.TemporaryDirectory() as folder:
             web = Web("Flask", "person", Path(folder), args.port, services)

@@ -2,6 +2,8 @@
 
 import os
 import sqlite3
+import subprocess
+import sys
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
@@ -336,3 +338,10 @@ def test_a_cancelled_request_does_not_block_other_participants(process: Process)
     for _ in range(3):
         process.clock.time += 20.0
     assert client.person("b").join("test").report_requested
+
+
+def test_a_measurement_of_services_that_do_not_answer_is_refused() -> None:
+    run = [sys.executable, "-m", "tests.people", "--server", "http://127.0.0.1:1"]
+    refusal = subprocess.run(run, capture_output=True, text=True, cwd=Path(__file__).parents[3])
+    line = "error: nothing listens at http://127.0.0.1:1 (try again later)\n"
+    assert (refusal.returncode, refusal.stdout, refusal.stderr) == (2, "", line)
