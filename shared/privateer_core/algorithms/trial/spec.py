@@ -101,7 +101,7 @@ class TrialSpec(ArmsSpec):
         raise SpecError(detail, field=field, remedy=remedy)
 
     def _check_arm_shares(self) -> None:
-        """Refuse shares that are not one for each arm, or below the floor, and a floor too small or large for them."""
+        """Refuse shares of another number than arms or below the floor, and a floor that is too small or too large."""
         shares, field = self.algorithm.allocation_ratio, "algorithm.allocation_ratio"
         if (self.algorithm.min_allocation or 0.0) > 1 / self.arm_count:
             detail = f"must be at most 1 / arms = {1 / self.arm_count:.4g}"
@@ -177,9 +177,9 @@ class TrialSpec(ArmsSpec):
 
     @property
     def default_min_share(self) -> float:
-        """The floor between the one that finds the most, 1 / K, and the one that loses the least, T^(-1/(2 + d)) / K.
+        """The default floor: T^(-1/(4 + 2 d)) / K for horizon T, K arms and d numeric features of segments, at least 1.
 
-        It is T^(-1/(4 + 2 d)) / K for horizon T and d numeric features of segments, at least one (Li et al.).
+        It is between the floor that finds the most, 1 / K, and that which loses the least, T^(-1/(2 + d)) / K.
         """
         n_numbers = sum(isinstance(self.features[name], Scaled) for name in self.segments.features)
         return float(self.experiment.horizon ** (-0.5 / (2 + max(1, n_numbers)))) / self.arm_count
