@@ -246,6 +246,7 @@ def main() -> None:
     parser.add_argument("--table", action="store_true")
     parser.add_argument("--rows", type=int, default=12_000)
     parser.add_argument("--uneven", action="store_true")
+    parser.add_argument("--ignore", action="append", default=[], metavar="COLUMN")
     parser.add_argument("--shuffled", action="store_true")
     args = parser.parse_args()
     if args.table:
@@ -253,7 +254,9 @@ def main() -> None:
         print("\n".join(summary([json.loads(line) for text in files for line in text.splitlines()])))
         return
     folder, promises = Path(args.more[0]), args.promises.split(",")
-    race = Race(args.name, logged_table(args.name, folder), folder, rows=args.rows, uneven=args.uneven)
+    table = logged_table(args.name, folder)
+    table = replace(table, features=table.features.drop(columns=args.ignore))
+    race = Race(args.name, table, folder, rows=args.rows, uneven=args.uneven)
     if args.shuffled:
         rows = count_kept_of_shuffled(race, promises, args.seeds)
     else:
