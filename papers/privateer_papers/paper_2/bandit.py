@@ -157,8 +157,9 @@ class PublishedBanditLearner(BanditLearner):
         counts = SuccessCounts.from_means(reported, means, precisions)
         return self._add_round(state, ArmPosterior.from_round(reported, precisions, means, losses, counts), people)
 
-    def is_best_arm_known(self, posterior: ArmPosterior) -> bool:
+    def is_best_arm_known(self, state: BanditState) -> bool:
         """Whether lil'UCB stops."""
+        posterior = state.posterior
         return bool(posterior.people[self.playable].all()) and self._apply_lil_ucb(posterior)[1]
 
     @override

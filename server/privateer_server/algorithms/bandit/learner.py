@@ -21,6 +21,7 @@ from privateer_server.algorithms.bandit import sampling_rules
 from privateer_server.algorithms.bandit.posterior import (
     PRECISION_PER_REWARD,
     ArmPosterior,
+    PairContrast,
     SuccessCounts,
     variance_proxy,
 )
@@ -47,6 +48,7 @@ class BanditState:
     posterior: ArmPosterior  # of the arms' mean rewards; where evidence is forgotten, that of the half-life in use
     stopped: bool = False  # whether the best arm is known
     discounted: Discounted[ArmPosterior] | None = None  # under each half-life; None where nothing is forgotten
+    pair: PairContrast | None = None  # of the two arms of which the best one is looked for; None for others
 
 
 class BanditLearner(RoundsLearner[BanditSpec, BanditState, BanditPolicy]):
@@ -65,7 +67,10 @@ class BanditLearner(RoundsLearner[BanditSpec, BanditState, BanditPolicy]):
     @override
     def start(self, seed: int) -> BanditState:
         posterior = ArmPosterior.empty(self.spec.arm_count)
-        return BanditState(0, 0, posterior, discounted=self.forgetting.start(posterior))
+        # A report that hides its arm counts for both: their errors are not independent.
+        is_pair = self.finds_best and not self.finds_set and self.playable.sum() == 2
+        pair = PairContrast(0.0, 0.0) if is_pair and not self.spec.privacy.arm_in_key else None
+        return BanditState(0, 0, posterior, discounted=self.forgetting.start(posterior), pair=pair)
 
     @override
     def has_stopped(self, state: BanditState) -> bool:
@@ -83,6 +88,8 @@ class BanditLearner(RoundsLearner[BanditSpec, BanditState, BanditPolicy]):
 
     def leader(self, state: BanditState) -> int:
         """Return the arm of the highest estimate, by guaranteed estimates if the objective is the best arm."""
+        if state.pair and state.pair.precision:
+            return int(np.flatnonzero(self.playable)[int(state.pair.weighted < 0)])
         means = state.posterior.bounded if self.finds_best else state.posterior.means
         return int(np.argmax(np.where(self.playable, means, -np.inf)))
 
@@ -163,12 +170,17 @@ class BanditLearner(RoundsLearner[BanditSpec, BanditState, BanditPolicy]):
         if discounted:
             discounted = self.forgetting.add_evidence(discounted, latest, reported, _score_prediction)
         posterior = discounted.current if discounted else state.posterior.plus(latest)
-        stopped = self.finds_best and not self.finds_set and self.is_best_arm_known(posterior)
-        return BanditState(rounds, reported, posterior, stopped, discounted)
+        pair = state.pair.add(latest, self.playable) if state.pair else None
+        new_state = BanditState(rounds, reported, posterior, discounted=discounted, pair=pair)
+        stopped = self.finds_best and not self.finds_set and self.is_best_arm_known(new_state)
+        return replace(new_state, stopped=stopped)
 
-    def is_best_arm_known(self, posterior: ArmPosterior) -> bool:
+    def is_best_arm_known(self, state: BanditState) -> bool:
         """Whether the best arm is known with the failure probability that the spec allows."""
-        _, margins = posterior.compare_with_leader(self.playable, self.spec.algorithm.failure_probability)
+        failure_probability = self.spec.algorithm.failure_probability
+        if state.pair:
+            return state.pair.log_evidence > -math.log(failure_probability)
+        _, margins = state.posterior.compare_with_leader(self.playable, failure_probability)
         return bool((margins > 0).all())
 
     @override

@@ -243,8 +243,29 @@ class ArmPosterior(Evidence):
         return np.asarray(pair_precision * gaps**2 / 2 - costs[:, None] - costs)
 
 
-def _mixture_cost(precision: Array) -> Array:
+def _mixture_cost(precision: float | Array) -> Array:
     return np.asarray(0.5 * np.log1p(precision / _MIXING_PRECISION))
+
+
+@dataclass(frozen=True)
+class PairContrast:
+    """Evidence on the difference of two arms' mean rewards, if the errors of both are independent."""
+
+    precision: float  # sum of the inverse variance proxies of the rounds' differences
+    weighted: float  # sum of the rounds' differences, first arm minus second, by their precisions
+
+    def add(self, latest: ArmPosterior, playable: Bools) -> "PairContrast":
+        """Return the contrast with a round added; a round that lacks one of the arms adds nothing."""
+        precisions, means = latest.precision[playable], latest.bounded[playable]
+        if not precisions.all():
+            return self
+        precision = float(precisions.prod() / precisions.sum())
+        return PairContrast(self.precision + precision, self.weighted + precision * float(means[0] - means[1]))
+
+    @property
+    def log_evidence(self) -> float:
+        """The log of the mixed likelihood ratio to equal means: a wrong order reaches it with its inverse at most."""
+        return self.weighted**2 / (2 * (self.precision + _MIXING_PRECISION)) - float(_mixture_cost(self.precision))
 
 
 @lru_cache(maxsize=4096)
