@@ -20,6 +20,7 @@ from privateer_core.errors import InputError, InvalidValueWarning
 from privateer_core.policies.policy import Policy
 from privateer_core.spec.adjustment import Adjustment, expected_excess, select_learned_numbers
 from privateer_core.spec.context import encode_features
+from privateer_core.spec.experiment import Source
 from privateer_core.spec.features import Feature
 from privateer_core.spec.reward import Reward
 from privateer_core.spec.spec import Spec
@@ -172,6 +173,24 @@ def read_outcome(
         rewards, is_offset_clipped = policy.read(spec, spec.outcome.adjusted(numbers, offset))
         clipped = clipped or is_offset_clipped
     return rewards, clipped or is_clipped
+
+
+def read_propensity(value: Any, source: Source, warn: Warn = warn_of_invalid_value) -> Array:
+    """Return the propensity of a participant's earlier arm, (1,); NaN, with an `InvalidValueWarning`, if unknown.
+
+    A source with public shares takes none, which is the same for all its participants, so that it is an error.
+    """
+    if source.min_propensities is None:
+        if value is not None:
+            detail = "must be left out: the source has public shares"
+            raise InputError(detail, field="propensity", remedy="leave it out, or set min_propensities in the spec")
+        return np.full(1, math.nan)
+    number = to_number(value)
+    if isinstance(number, int | float | np.number) and not isinstance(number, bool) and 0 < number <= 1:
+        return np.array([float(number)])
+    detail, remedy = "must be a number above 0 and at most 1", "log it where the arm is given"
+    warn(InputError(detail, field="propensity", remedy=remedy), "the arm were unknown")
+    return np.full(1, math.nan)
 
 
 def _readable_outcome(policy: Policy, spec: Spec, displayed: Any, observed: Any) -> Any:

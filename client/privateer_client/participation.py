@@ -15,13 +15,14 @@ from cryptography.hazmat.primitives.hpke import AEAD, KDF, KEM, Suite
 from privateer_client.publication_parts import decode_policy_body, meaning, parse_spec_body, require_agreement
 from privateer_core.arrays import Array, Coins, Ints, NDArray
 from privateer_core.errors import InputError, Malformed, TermsRefused
+from privateer_core.policies.past_arms import recall_arms, select_reporting_arms
 from privateer_core.policies.policy import Arms, Decisions, Plays, Points, Recalling, message_size, prefix_ages
 from privateer_core.primitives.bounded_vectors import BoundedVectors
 from privateer_core.primitives.contributions import FeatureValues, KeyedValues
 from privateer_core.privacy.terms import Terms
 from privateer_core.privacy.terms_verification import Limits, verify
 from privateer_core.sampling.randomness import SecureNoise
-from privateer_core.spec.experiment import window_grain
+from privateer_core.spec.experiment import Source, window_grain
 from privateer_core.spec.spec import Spec
 from privateer_core.wire.publication import (
     Header,
@@ -184,14 +185,15 @@ class Participation:
         ages = np.zeros(len(coins), np.int64) if decided is None else self.round.version - decided
         return self._seal_reports(contributions, ages)
 
-    def make_past_reports(self, contexts: Array, arms: Ints, rewards: Array) -> list[bytes]:
+    def make_past_reports(self, contexts: Array, arms: Ints, rewards: Array, propensities: Array) -> list[bytes]:
         """Randomize and seal the reports of n participants from a source on their earlier arms (n,); see `reports`.
 
-        Arm -1 is an arm that the spec does not list: its report has no information, and hides that, too.
+        Arm -1 is an arm that the spec does not list: its report has no information, and hides that, too. So does the
+        report of a participant whom weighing by ``propensities`` (n,) leaves out (`select_reporting_arms`).
         """
-        policy = cast(Recalling, self.policy)
-        recalled = policy.recall(contexts, self.draw_coins(len(arms)), np.maximum(arms, 0), rewards)
-        contributions = replace(recalled, keys=np.where(arms < 0, -1, recalled.keys))
+        source, policy = cast(Source, self.spec.source(self.cohort)), cast(Recalling, self.policy)
+        reporting_arms = select_reporting_arms(source, arms, propensities, self._noise)
+        contributions = recall_arms(policy, contexts, self.draw_coins(len(arms)), reporting_arms, rewards)
         return self._seal_reports(contributions, np.zeros(len(arms), np.int64))
 
     def _seal_reports(self, contributions: KeyedValues | FeatureValues | BoundedVectors, ages: Ints) -> list[bytes]:

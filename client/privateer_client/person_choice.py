@@ -20,8 +20,8 @@ from privateer_core.errors import Deleted, InputError, LogForked, LogRollback, P
 from privateer_core.spec.reward import append_numbers
 from privateer_core.wire.publication import Envelope, encode_envelope
 
-Past: TypeAlias = tuple[Array, str, Array]
-"""The context, the earlier arm and the rewards of a participant from a source."""
+Past: TypeAlias = tuple[Array, str, Array, Array]
+"""The context, the earlier arm, the rewards and the arm's propensity of a participant from a source."""
 
 
 class PersonChoice:
@@ -252,12 +252,12 @@ class PersonChoice:
 
     def make_past_report(self, past: Past, participation: Participation, opened: Participation) -> SealedReport | None:
         """Make and pay for the report on an earlier arm, under the spec joined, as `make`; None if unrequested."""
-        (contexts, arm, rewards), spec, cohort = past, participation.spec, participation.cohort
+        (contexts, arm, rewards, propensities), spec, cohort = past, participation.spec, participation.cohort
         check_same_meaning(participation.meaning(len(spec.options), cohort), opened.meaning(len(spec.options), cohort))
         if not opened.is_report_requested:
             return None
-        arm_indices = np.array([_arm_index(arm, spec.options)])
-        return self._pay_and_seal(opened, 0, lambda: opened.make_past_reports(contexts, arm_indices, rewards)[0])
+        facts = (contexts, np.array([_arm_index(arm, spec.options)]), rewards, propensities)
+        return self._pay_and_seal(opened, 0, lambda: opened.make_past_reports(*facts)[0])
 
     def _pay_and_seal(self, opened: Participation, period: int, seal: Callable[[], bytes]) -> SealedReport:
         """Seal the report; the ledger stores its body together with the payment, and erases the choice."""

@@ -12,6 +12,7 @@ from privateer_client.inputs import (
     list_clipped_features,
     read_offset,
     read_outcome,
+    read_propensity,
     select_features,
 )
 from privateer_client.ledger.account_protocol import Account
@@ -182,7 +183,9 @@ class Session(Generic[Reported]):
         """Return the steps of `report`."""
         return self._handle_final_errors(self._report_choice_steps(reward))
 
-    def report_past(self, context: Mapping[str, Any], arm: str, reward: Any) -> Reported:
+    def report_past(
+        self, context: Mapping[str, Any], arm: str, reward: Any, propensity: float | None = None
+    ) -> Reported:
         """Report, as a participant from a source, on an earlier arm, which stays secret.
 
         Parameters
@@ -193,20 +196,24 @@ class Session(Generic[Reported]):
             Its name.
         reward
             The outcome of the arm.
+        propensity
+            The probability with which the earlier policy gave the participant this arm, above 0 and at most 1; None if
+            unknown. It stays secret, and only a source with ``min_propensities`` takes it.
 
         Raises
         ------
         InputError
-            If the session is not one of a source, or as `choose` and `report`.
+            If the session is not one of a source, or its source takes no propensity; or as `choose` and `report`.
         Unavailable
             If the server does not tell which round is open; nothing was paid or sent.
 
         Warns
         -----
         InvalidValueWarning
-            If the experiment has no such arm: the report then says nothing. Or as `choose` and `report`.
+            If the experiment has no such arm, or the propensity that the source needs is unknown: the report then says
+            nothing. Or as `choose` and `report`.
         """
-        return self._run(self._handle_final_errors(self._report_past_steps(context, arm, reward)))
+        return self._run(self._handle_final_errors(self._report_past_steps(context, arm, reward, propensity)))
 
     @property
     def features(self) -> tuple[str, ...]:
@@ -293,11 +300,15 @@ class Session(Generic[Reported]):
             opened = yield from self._open_round_steps()
         return (yield from self._deliver_steps(opened, partial(self._choice.make_report, recorded), recorded))
 
-    def _report_past_steps(self, context: Mapping[str, Any], arm: str, reward: Any) -> Steps[ReportStatus]:
+    def _report_past_steps(
+        self, context: Mapping[str, Any], arm: str, reward: Any, propensity: float | None
+    ) -> Steps[ReportStatus]:
         """Report the outcome of an earlier arm, which people of a source alone do."""
         spec = self._participation.spec
-        if not self._participation.cohort:
+        source = spec.source(self._participation.cohort)
+        if source is None:
             raise InputError("only people of a source do", field="cohort", remedy="join with cohort='...'")
+        propensities = read_propensity(propensity, source, self._value_warnings.warn)
         self._publications.check_server()
         encoded_context = encode_context(context, spec.features, spec.reward.covariates, self._value_warnings.warn)
         rewards = self._read_rewards(None, reward)
@@ -305,7 +316,8 @@ class Session(Generic[Reported]):
         if not self.report_requested:
             return self._choice.report_status
         opened = yield from self._open_round_steps()
-        recall = partial(self._choice.make_past_report, (encoded_context, arm, rewards), self._participation)
+        past = (encoded_context, arm, rewards, propensities)
+        recall = partial(self._choice.make_past_report, past, self._participation)
         return (yield from self._deliver_steps(opened, recall))
 
     def _deliver_steps(
@@ -397,9 +409,11 @@ class AsyncSession:
         """Report on the choice, as `Session.report`."""
         return await self._session.report(reward)
 
-    async def report_past(self, context: Mapping[str, Any], arm: str, reward: Any) -> ReportStatus:
+    async def report_past(
+        self, context: Mapping[str, Any], arm: str, reward: Any, propensity: float | None = None
+    ) -> ReportStatus:
         """Report on an earlier arm, as `Session.report_past`."""
-        return await self._session.report_past(context, arm, reward)
+        return await self._session.report_past(context, arm, reward, propensity)
 
     def __getattr__(self, name: str) -> Any:
         """Return an attribute of the `Session`: ``report_requested``, ``offline``, ``features`` and the others."""

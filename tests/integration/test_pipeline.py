@@ -115,8 +115,11 @@ def test_people_teach_a_policy(tmp_path: Path, changes: dict[str, object], peopl
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("changes", [SHUFFLED, LOCAL])
-def test_a_source_reports_ahead_of_the_experiments_own_people(tmp_path: Path, changes: dict[str, object]) -> None:
-    source = {"name": "clinic", "participants": 2000, "epsilon": 2.0, "shares": [0.5, 0.3, 0.2]}
+@pytest.mark.parametrize("arms", [{"shares": [0.5, 0.3, 0.2]}, {"min_propensities": [0.1, 0.1, 0.1]}])
+def test_a_source_reports_ahead_of_the_experiments_own_people(
+    tmp_path: Path, changes: dict[str, object], arms: dict[str, object]
+) -> None:
+    source = {"name": "clinic", "participants": 2000, "epsilon": 2.0, **arms}
     with services(tmp_path) as at:
         create(at, make_spec({**changes, "experiment.horizon": 2000, "sources": [source]}))
         options = {"population": {"name": "peaks"}, "batch": 50}

@@ -51,6 +51,18 @@ def amplified_by_everybody(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(grouped_bit, "grouped_local_epsilon", lambda *facts: grouped_local_epsilon(*facts[:-1], 1.0))
 
 
+def left_out_reports_without_noise(patch: pytest.MonkeyPatch) -> None:
+    """A device that weighing by propensities leaves out sends the symbol "elsewhere" as it is."""
+    randomize = SignedSymbol.randomize
+
+    def randomize_kept_alone(self: SignedSymbol, people: KeyedValues, noise: Any) -> Any:
+        reports = randomize(self, people, noise)
+        reports["symbol"][(people.keys < 0) & self.elsewhere] = 2 * self.buckets
+        return reports
+
+    patch.setattr(SignedSymbol, "randomize", randomize_kept_alone)
+
+
 def half_the_noise_of_subsets(patch: pytest.MonkeyPatch) -> None:
     randomize = SubsetResponse.randomize
 
@@ -271,6 +283,8 @@ DEFECTS: list[Any] = [
     (no_clipping, "GaussianVectors", "vectors in l2"),
     (a_curator_with_a_quarter_of_the_laplace_noise, "CentralSums", "release with Laplace noise, another bin"),
     (half_the_noise, "partition", "local, opposite rewards"),
+    (left_out_reports_without_noise, "partition", "sealed reports of a source, local"),
+    (a_curator_with_a_quarter_of_the_laplace_noise, "partition", "release of a source, central"),
     (a_curator_with_a_quarter_of_the_laplace_noise, "partition", "central, another context"),
     (half_the_noise_of_subsets, "phased", "local, opposite rewards"),
     (a_curator_with_half_the_noise, "phased", "central, opposite rewards"),

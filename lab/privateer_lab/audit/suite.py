@@ -18,6 +18,7 @@ from privateer_lab.audit.case import ANY, CHANNELS, FORMAT, AuditFinding, Case, 
 from privateer_lab.audit.channels import channel_checks
 from privateer_lab.audit.law import Law, LowerBounds, UniformLaw, attack
 from privateer_lab.audit.mechanisms import bounded_vectors, features, hits, keyed, moments, running_sums
+from privateer_lab.audit.past_reports import past_cases
 from privateer_lab.audit.sealed_reports import SINGLE_REPORT_MODEL, open_audit_round, path_cases, wire_cases
 from privateer_lab.audit.sent_coins import coin_parts
 from privateer_lab.audit.whole_experiments import claiming_algorithms, experiment_cases, gain_cases
@@ -101,7 +102,8 @@ def _observe_places_of_kind(neighbour: int, count: int) -> Integers:
 
 def build_cases(samples: int, algorithms: set[str] | None = None) -> list[Case]:
     """Build all attacks, or those on ``algorithms``, with about ``samples`` observations where these are cheap."""
-    return [*_quick_cases(samples), *experiment_cases(samples, algorithms), *path_cases(samples, algorithms)]
+    makers = (experiment_cases, path_cases, past_cases)
+    return [*_quick_cases(samples), *(case for make_cases in makers for case in make_cases(samples, algorithms))]
 
 
 def _quick_cases(samples: int) -> list[Case]:

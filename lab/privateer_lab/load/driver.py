@@ -23,7 +23,7 @@ from privateer_core.wire.keys import read_signing_key
 from privateer_lab.environments import Environment, default_environment, environment_for
 from privateer_lab.load.endpoints import ServerCounts
 from privateer_lab.load.wire import Wire
-from privateer_lab.simulation.scores import Score, draw_past_arms, encode_contexts, scale_rewards, sum_rewards
+from privateer_lab.simulation.scores import Score, draw_past, encode_contexts, scale_rewards, sum_rewards
 
 
 @dataclass
@@ -224,7 +224,8 @@ class Driver:
         contexts = encode_contexts(raw, current.spec)
         decisions: Decisions
         if source := current.spec.source(self.cohort):
-            decisions = Arms(draw_past_arms(source, len(current.spec.options), len(contexts), self.rng))
+            arms, propensities = draw_past(source, environment, raw, len(current.spec.options), self.rng)
+            decisions = Arms(arms)
         else:
             decisions = current.decide(contexts, coins)
         rewards = environment.rewards(raw, decisions, self.rng)
@@ -236,7 +237,7 @@ class Driver:
         if not current.is_report_requested:
             return []
         if self.cohort:
-            return current.make_past_reports(contexts, decisions.arms, values)
+            return current.make_past_reports(contexts, arms, values, propensities)
         return current.make_reports(contexts, coins, decisions, values)
 
     async def _follow_next_round(self, current: Participation, total: int, n_answered: int) -> Participation:

@@ -56,6 +56,22 @@ def draw_past_arms(source: Source, arms: int, n_participants: int, rng: np.rando
     return np.asarray(rng.choice(arms, n_participants, p=shares))
 
 
+def draw_past(
+    source: Source, environment: Environment, raw: Array, arms: int, rng: np.random.Generator
+) -> tuple[NDArray[np.int64], Array]:
+    """Draw the past arms of a source's participants with raw contexts, and the arms' propensities, (n,) each.
+
+    A policy that looked at the context gave everybody the arm of their highest mean reward, beside the least
+    propensities of all arms. Propensities are NaN where the source has public shares.
+    """
+    if source.min_propensities is None:
+        return draw_past_arms(source, arms, len(raw), rng), np.full(len(raw), np.nan)
+    people, propensities = np.arange(len(raw)), np.tile(source.min_propensities, (len(raw), 1))
+    propensities[people, environment.means(raw).argmax(axis=1)] += max(0.0, 1 - sum(source.min_propensities))
+    chosen = (rng.random((len(raw), 1)) < propensities.cumsum(axis=1)).argmax(axis=1)
+    return chosen, propensities[people, chosen]
+
+
 class SeededNoise:
     """Uniform words from a seeded generator."""
 

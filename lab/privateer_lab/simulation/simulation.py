@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from privateer_core.answer.people import HeldReports, People
 from privateer_core.errors import SpecError
+from privateer_core.policies.past_arms import recall_arms, select_reporting_arms
 from privateer_core.policies.policy import Arms, Decisions, Plays, message_size
 from privateer_core.primitives.bounded_vectors import BoundedVectors
 from privateer_core.primitives.contributions import merged
@@ -153,9 +154,11 @@ class Simulation:
         """Simulate the contributions of a source's next participants about their past arms."""
         source, environment = self.sources[policy.cohort]
         raw = environment.contexts(n_previous, n_participants, rng)
-        arms = scores.draw_past_arms(source, len(self.spec.options), n_participants, rng)
+        arms, propensities = scores.draw_past(source, environment, raw, len(self.spec.options), rng)
         rewards = scores.scale_rewards(environment.rewards(raw, Arms(arms), rng), self.spec)
-        return policy.recall(scores.encode_contexts(raw, self.spec), draw_coins(rng, n_participants), arms, rewards)
+        arms = select_reporting_arms(source, arms, propensities, rng)
+        contexts, coins = scores.encode_contexts(raw, self.spec), draw_coins(rng, n_participants)
+        return recall_arms(policy, contexts, coins, arms, rewards)
 
     def play(self, policy: Any, n_participants: int, rng: np.random.Generator, _n_previous: int = 0) -> Any:
         """Simulate participants: add their rewards to the score, and return their contributions."""

@@ -31,8 +31,16 @@ class Source(Section):
     epsilon: float | None = Field(default=None, gt=0, le=16, allow_inf_nan=False)
     # share of the cohort's participants with each arm, independent of the context, in the order of ``arms``: a public
     # behaviour policy. Their arms are secret.
-    shares: tuple[Annotated[float, Field(ge=0, le=1)], ...] | Literal["unknown"]
+    shares: tuple[Annotated[float, Field(ge=0, le=1)], ...] | Literal["unknown"] | None = None
+    # instead of shares, where the behaviour policy looked at the context: the least propensity of each arm. A device
+    # has its participant's own propensity, and weighs by its inverse, at most by the inverse of the least one.
+    min_propensities: tuple[Annotated[float, Field(ge=0, le=1)], ...] | None = None
     population: dict[str, Any] | None = None  # the cohort in simulation; the experiment's own if not given
+
+    @property
+    def reporting_shares(self) -> tuple[float, ...] | Literal["unknown"] | None:
+        """Share of the cohort's participants who report on each arm, the same for every context."""
+        return self.shares if self.min_propensities is None else self.min_propensities
 
 
 class ExperimentTable(Section):

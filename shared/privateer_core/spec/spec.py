@@ -24,6 +24,7 @@ from privateer_core.spec.reward import GuardedReward, Reward
 from privateer_core.spec.sections import Section
 
 ARMS_MAX: Final = 256
+_ROUNDING: Final = 1e-6  # by which a sum of shares may differ from 1
 
 
 @dataclass(frozen=True)
@@ -152,10 +153,19 @@ class Spec(Section):
         return self
 
     def _check_source_shares(self, source: Source, field: str) -> None:
-        """Refuse a source whose arms' shares are unknown, not one for each arm, or without the sum 1."""
-        if source.shares == "unknown":
+        """Refuse a source without the shares of all arms, or else their least propensities."""
+        shares, propensities = source.shares, source.min_propensities
+        if (shares is None) == (propensities is None):
+            detail = "must be given, or else min_propensities, where each device knows its own: one of the two"
+            raise ValueError(f"{field}.shares: {detail}")
+        if propensities is not None:
+            if len(propensities) != len(self.options) or not 0 < sum(propensities) <= 1 + _ROUNDING:
+                detail = "must be one for each arm, with a sum above 0 and at most 1"
+                raise ValueError(f"{field}.min_propensities: {detail}")
+            return
+        if not isinstance(shares, tuple):
             raise ValueError(f"{field}.shares: must be one number for each arm, not 'unknown': estimates need them")
-        if len(source.shares) != len(self.options) or abs(sum(source.shares) - 1) > 1e-6:
+        if len(shares) != len(self.options) or abs(sum(shares) - 1) > _ROUNDING:
             raise ValueError(f"{field}.shares: must be one for each arm, with a sum of 1")
 
     @property

@@ -332,5 +332,5 @@ def test_a_report_of_an_unlisted_arm_has_no_key(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(SignedSymbol, "randomize", noting)
     part = Participation(published(make_spec({"sources": [SOURCE_OF_VALUES]})), "test", OPEN, "clinic")
     for arm in (-1, 0):
-        part.make_past_reports(np.full((100, 2), 0.5), np.full(100, arm), np.ones(100))
+        part.make_past_reports(np.full((100, 2), 0.5), np.full(100, arm), np.ones(100), np.ones(100))
     assert [bool((values.keys >= 0).any()) for values in contributed] == [False, True]

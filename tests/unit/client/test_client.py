@@ -1,9 +1,13 @@
 """The SDK's four lines against a server with scripted responses."""
 
+import math
 from collections.abc import Callable
+from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 import httpx
+import numpy as np
 import pytest
 
 from privateer_client import AsyncClient, Client, Ledger, ReportStatus
@@ -146,6 +150,37 @@ def test_people_of_a_source_report_on_arms_they_played_before(ledger: Path) -> N
     assert session.report_past(CONTEXT, "arm-1", 1.0) is ReportStatus.ACCEPTED
     assert len(service.uploads) == 1
     assert session.report_past(CONTEXT, "arm-1", 1.0) is ReportStatus.ALREADY_REPORTED
+
+
+PAST_BYTES = 64 + SignedSymbol.instances()["1-1"].report_size
+LOOKING: dict[str, object] = {"name": "clinic", "participants": 2000, "epsilon": 1.0, "min_propensities": [1e-9] * 3}
+
+
+@pytest.mark.parametrize("propensity", [1e-9, 1, 0.5, Fraction(1, 3), np.float64(0.25)])
+def test_people_report_whatever_their_propensity(ledger: Path, propensity: Any) -> None:
+    """Few outcomes are learned from, and all are reported: a missing report would show a propensity."""
+    service = Service(published(make_spec({"sources": [LOOKING]})), httpx.Response(202))
+    session = client(service, ledger).join("test", cohort="clinic")
+    assert session.report_past(CONTEXT, "arm-1", 1.0, propensity) is ReportStatus.ACCEPTED
+    assert [len(decode_envelope(body).sealed) for _, body in service.uploads] == [PAST_BYTES]
+
+
+@pytest.mark.parametrize("propensity", [None, 0, -0.2, 1.5, math.nan, math.inf, "0.5", True])
+def test_an_unknown_propensity_warns_and_reports_nothing_of_the_arm(ledger: Path, propensity: Any) -> None:
+    service = Service(published(make_spec({"sources": [LOOKING]})), httpx.Response(202))
+    session = client(service, ledger).join("test", cohort="clinic")
+    with pytest.warns(InvalidValueWarning, match="propensity: must be a number above 0 and at most 1") as caught:
+        assert session.report_past(CONTEXT, "arm-1", 1.0, propensity) is ReportStatus.ACCEPTED
+    assert [len(decode_envelope(body).sealed) for _, body in service.uploads] == [PAST_BYTES]
+    assert "as if the arm were unknown" in str(caught[0].message)
+
+
+def test_a_source_with_public_shares_takes_no_propensity(ledger: Path) -> None:
+    service = Service(published(make_spec({"sources": [SOURCE]})))
+    session = client(service, ledger).join("test", cohort="clinic")
+    with pytest.raises(InputError, match="min_propensities"):
+        session.report_past(CONTEXT, "arm-1", 1.0, propensity=0.5)
+    assert not service.uploads
 
 
 def test_in_the_turn_of_a_cohort_other_participants_send_nothing(ledger: Path) -> None:

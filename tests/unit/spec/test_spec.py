@@ -228,6 +228,11 @@ def source(name="clinic", people=2500, epsilon=2.0, shares=(0.5, 0.25, 0.25)):
     return {"name": name, "participants": people, "epsilon": epsilon, "shares": list(shares)}
 
 
+def looking_source(min_propensities):
+    """A source whose earlier policy looked at the context."""
+    return source() | {"shares": None, "min_propensities": min_propensities}
+
+
 def turns(spec):
     return [(turn.cohort, turn.n_reported, turn.batch_size) for turn in spec.planned_rounds()]
 
@@ -243,6 +248,11 @@ def test_a_source_is_left_out_where_it_cannot_fill_a_batch():
     assert list(turns(spec)) == [("large", 0, 1000), ("", 0, 1000)]
 
 
+def test_people_of_a_source_report_on_arms_by_shares_or_by_the_least_propensities():
+    spec = make_spec({"sources": [source("a"), looking_source([0.2, 0.1, 0.0])]})
+    assert [past.reporting_shares for past in spec.sources] == [(0.5, 0.25, 0.25), (0.2, 0.1, 0.0)]
+
+
 def test_a_source_is_promised_its_own_epsilon():
     spec = make_spec({"sources": [source()]})
     assert [spec.cohort_privacy(cohort).epsilon for cohort in ("", "clinic")] == [1.0, 2.0]
@@ -256,6 +266,13 @@ def test_a_source_is_promised_its_own_epsilon():
         ({"sources": [source(shares=(0.5, 0.5))]}, "sources.clinic.shares"),
         ({"sources": [source(shares=(0.5, 0.5, 0.5))]}, "sources.clinic.shares"),
         ({"sources": [source() | {"shares": "unknown"}]}, "sources.clinic.shares"),
+        ({"sources": [source() | {"min_propensities": [0.1] * 3}]}, "sources.clinic.shares"),
+        ({"sources": [source() | {"shares": None}]}, "sources.clinic.shares"),
+        ({"sources": [looking_source([0.1, 0.1])]}, "sources.clinic.min_propensities"),
+        ({"sources": [looking_source([0.5, 0.5, 0.5])]}, "sources.clinic.min_propensities"),
+        ({"sources": [looking_source([0.0, 0.0, 0.0])]}, "sources.clinic.min_propensities"),
+        ({"sources": [looking_source([0.5, 0.5, float("nan")])]}, "sources.0.min_propensities.2"),
+        ({"algorithm.name": "linear", "sources": [looking_source([0.1] * 3)]}, "sources"),
         ({"sources": [source(epsilon=None)]}, "sources.clinic.epsilon"),
         ({**SHUFFLE, "sources": [source(epsilon=9.0)]}, "sources.clinic.epsilon"),
         ({"sources": [source(name="Clinic")]}, "sources.0.name"),

@@ -25,6 +25,7 @@ from privateer_server.algorithms.partition.allocation import (
 )
 from privateer_server.algorithms.partition.bin_tree import BinTree, Space
 from privateer_server.algorithms.partition.change_detection import advance_window, detect_change
+from privateer_server.algorithms.partition.clipped_weights import ClippedWeights, KeptWeights, build_clipping_table
 from privateer_server.algorithms.partition.cohorts import CONFIDENCE, DEVIATIONS, CohortLearner, build_bin_means
 from privateer_server.algorithms.partition.feature_selection import FeatureSelector, Selection
 from privateer_server.algorithms.partition.gaussian_process import BinEvidence, BinPosterior, BinProcess
@@ -69,6 +70,7 @@ class PartitionLearner(CohortLearner[PartitionState]):
         self.splitting = SplittingRule(spec, self.space)
         self._first_columns = [] if self.selection.selects else self.space.columns_of_levels(_MAX_FIRST_LEVEL_BINS)
         self.allocation = Allocation(spec, by_levels=bool(self._first_columns))
+        self._weighs = any(source.min_propensities is not None for source in spec.sources)
 
     @override
     def start(self, seed: int) -> PartitionState:
@@ -90,6 +92,7 @@ class PartitionLearner(CohortLearner[PartitionState]):
             discounted=self.forgetting.start(BinEvidence.empty(1, n_arms)),
             selection=self.selection.start(),
             prior=self._declared_prior(),
+            kept_weights=KeptWeights.empty(len(self.cohorts)) if self._weighs else None,
         )
         for level, column in enumerate(self._first_columns):
             is_split = self.process(state).half_difference_variances(state.tree)[:, column] > 0
@@ -144,7 +147,10 @@ class PartitionLearner(CohortLearner[PartitionState]):
     @override
     def select_cohorts(self, state: PartitionState, rows: list[int]) -> PartitionState:
         selection = state.selection.select_cohorts(rows) if state.selection else None
-        return replace(state, population=state.population.select_cohorts(rows), selection=selection)
+        population = state.population.select_cohorts(rows)
+        kept_weights = state.kept_weights or KeptWeights.empty(len(state.population.shares))
+        selected_weights = kept_weights.select_cohorts(rows) if self._weighs else None
+        return replace(state, population=population, selection=selection, kept_weights=selected_weights)
 
     @override
     def reset_report_count(self, state: PartitionState) -> PartitionState:
@@ -221,6 +227,8 @@ class PartitionLearner(CohortLearner[PartitionState]):
         release = release.keyed_sums if isinstance(release, CellHits) else release
         n_own_reports = state.own + (0 if policy.cohort else release.reports)
         state = self.count_round(replace(state, own=n_own_reports), policy, release.reports)
+        if state.kept_weights:
+            state = replace(state, kept_weights=state.kept_weights.add(self.spec, policy, release))
         if state.selection and state.selection.open:
             return self._learn_about_feature(state, state.selection, policy, release)
         parts = locate_asked_parts(policy, self.space, self.process(state)) if policy.wholes is not None else None
@@ -300,7 +308,8 @@ class PartitionLearner(CohortLearner[PartitionState]):
 
     @override
     def warnings(self, state: PartitionState) -> tuple[str, ...]:
-        warnings = super().warnings(state)
+        clipping = (warning for clipped in self._list_clipped_weights(state) for warning in clipped.warnings())
+        warnings = (*super().warnings(state), *clipping)
         return (*warnings, *state.constant.warnings()) if state.constant and self.is_over(state) else warnings
 
     def compute_posterior(self, state: PartitionState) -> PartitionState:
@@ -360,10 +369,15 @@ class PartitionLearner(CohortLearner[PartitionState]):
 
     @override
     def findings(self, state: PartitionState) -> tuple[AnswerPart, ...]:
-        """Return the test for change, the half-life in use, and the selected features."""
+        """Return the test for change, the half-life in use, the selected features, and what clipping took away."""
         half_lives = self.forgetting.build_result(state.discounted) if state.discounted else None
         selection = self.selection.build_result(state.selection) if state.selection else None
-        return tuple(part for part in (self.detect_change(state), half_lives, selection) if part is not None)
+        clipped = self._list_clipped_weights(state)
+        clipping = build_clipping_table(clipped, self.spec.reward.span) if clipped else None
+        return tuple(part for part in (self.detect_change(state), half_lives, selection, clipping) if part is not None)
+
+    def _list_clipped_weights(self, state: PartitionState) -> list[ClippedWeights]:
+        return state.kept_weights.list_clipped(self.spec, state.cohort) if state.kept_weights and state.rounds else []
 
     def _scale_to_rewards(self, state: PartitionState) -> tuple[Array, Array]:
         low, high = self.spec.reward.low, self.spec.reward.high

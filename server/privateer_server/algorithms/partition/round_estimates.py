@@ -98,12 +98,23 @@ def _hit_rates(release: KeyedRelease) -> tuple[Array, Array]:
 
 def _estimate_keyed_share(release: KeyedRelease) -> float:
     """Return the estimated share of participants with any key; 0 if hits have no information on it."""
+    estimate = estimate_keyed_share(release)
+    return 0.0 if estimate is None else float(np.clip(estimate[0], 0.0, 1.0))
+
+
+def estimate_keyed_share(release: KeyedRelease) -> tuple[float, float] | None:
+    """Return an unbiased estimate of the share of participants with any key, and its variance; None without any."""
     hit_difference, other_rate, keyless_rate = release.hit_own - release.hit_other, release.hit_other, release.hit_none
-    (rate, _), keys = _hit_rates(release), len(release.hits)
+    (rate, reports), keys = _hit_rates(release), len(release.hits)
     contrast = hit_difference + keys * (other_rate - keyless_rate)
     if not keys or contrast <= _MIN_HIT_DIFFERENCE:
-        return 0.0
-    return float(np.clip((rate.sum() - keys * keyless_rate) / contrast, 0.0, 1.0))
+        return None
+    # Hits of keys exclude each other, or are independent; if a symbol hits none of them, all may come together.
+    probability = np.clip(rate, 1 / reports, 1.0)
+    is_joint = other_rate - keyless_rate > _MIN_HIT_DIFFERENCE
+    spread = probability.sum() * (keys - probability.sum()) if is_joint else (probability * (1 - probability)).sum()
+    variance = (spread / reports.min() + release.noise * release.hits.size / reports.min() ** 2) / contrast**2
+    return float((rate.sum() - keys * keyless_rate) / contrast), float(variance + 1 / reports.min() ** 2)
 
 
 @dataclass(frozen=True)
@@ -141,7 +152,7 @@ def _arrange_by_cell(policy: PartitionPolicy, values: Array) -> Array:
     return cells
 
 
-def _key_shares(spec: PartitionSpec, policy: PartitionPolicy, shares: Array | None = None) -> tuple[Array, Ints]:
+def key_shares(spec: PartitionSpec, policy: PartitionPolicy, shares: Array | None = None) -> tuple[Array, Ints]:
     """Return the share of its bin's participants with each key, and the index of that bin; shape (keys,) each."""
     reporting_shares = _reporting_shares(spec, policy, shares)
     if policy.fresh_coins:
@@ -170,9 +181,12 @@ def _reporting_shares(spec: PartitionSpec, policy: PartitionPolicy, shares: Arra
 
 
 def _logged_arm_shares(spec: PartitionSpec, cohort: str) -> Array | None:
-    """Return the share of a source's participants who played each arm, (arms,); None if coins choose arms."""
+    """Return the share of a source's participants who report on each arm, (arms,); None if coins choose arms.
+
+    Weighing by propensities of the devices' own makes it the least propensity, unless weights were clipped.
+    """
     source = spec.source(cohort)
-    return None if source is None else np.array(source.shares, dtype=np.float64)
+    return None if source is None else np.array(source.reporting_shares, dtype=np.float64)
 
 
 @dataclass(frozen=True)
@@ -195,7 +209,7 @@ def add_round_estimates(
 ) -> tuple[CohortShares, BinEvidence]:
     """Return the population and the evidence of values after a round about the bins ``rows``, by beliefs before it."""
     cohort = ["", *(source.name for source in spec.sources)].index(policy.cohort)
-    population = population.add(cohort, rows, _key_shares(spec, policy, parts.shares if parts else None), release)
+    population = population.add(cohort, rows, key_shares(spec, policy, parts.shares if parts else None), release)
     people = population.shares[cohort, rows]
     return population, evidence.add(*_value_evidence(people, spec, policy, release, beliefs, parts), rows)
 

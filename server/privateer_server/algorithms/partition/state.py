@@ -11,6 +11,7 @@ from privateer_core.policies.expected_rewards import ExpectedRewards, sum_by_gro
 from privateer_server.algorithms.forgetting import Discounted
 from privateer_server.algorithms.partition.bin_tree import BinTree
 from privateer_server.algorithms.partition.change_detection import Window
+from privateer_server.algorithms.partition.clipped_weights import KeptWeights
 from privateer_server.algorithms.partition.feature_selection import Selection
 from privateer_server.algorithms.partition.gaussian_process import BinEvidence, BinPosterior, BinProcess
 from privateer_server.algorithms.partition.kernel import UNSCALED, Hyperparameters, PriorScale
@@ -55,6 +56,8 @@ class PartitionState:
     # the model that one arm is best for everybody, when the posterior was computed last; None where the arm is in the
     # key, or there are many bins
     constant: ContextFreeArms | None = None
+    # what clipping left of the weights of sources; None where none has propensities of its devices' own
+    kept_weights: KeptWeights | None = None
 
     def means(self, is_asking: bool) -> Array:
         """Return posterior means of bins, (bins, arms), averaged with the model of constant differences."""

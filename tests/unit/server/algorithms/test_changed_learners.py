@@ -109,6 +109,12 @@ def test_sources_say_nothing_about_an_added_arm() -> None:
     assert not closed.evidence.precision[:, 3].any()
 
 
+def test_nobody_had_an_added_arm_under_a_policy_that_looked_at_the_context() -> None:
+    looking = {name: value for name, value in SOURCES[0].items() if name != "shares"} | {"min_propensities": [0.1] * 3}
+    after = add_arm(make_spec({"sources": [looking]}), "new")
+    assert after.sources[0].min_propensities == (0.1, 0.1, 0.1, 0.0)
+
+
 def released_past(policy: Any, people: int) -> Any:
     rng = np.random.default_rng(0)
     contexts, coins = rng.random((people, 2)), rng.integers(0, 2**32, people, dtype=np.uint32)
