@@ -376,7 +376,7 @@ RATES = {
 @pytest.mark.data
 @EVERY
 def test_rates_of_the_rows_are_those_of_the_texts(paper: PaperReference) -> None:
-    """Planted: no other paper's text has them."""
+    """The texts of the other papers lack these sentences: a planted defect."""
     texts = {number: "".join(text_of(number).split()).replace("%", "") for number in RATES}
     assert [rate for rate in RATES[paper.number] if rate not in texts[paper.number]] == []
     assert not [number for number in RATES if number != paper.number if RATES[paper.number][0] in texts[number]]

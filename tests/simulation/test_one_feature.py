@@ -60,6 +60,6 @@ def test_an_additive_bandit_with_one_feature_earns_no_less_than_a_partition(peop
 
 
 def test_functions_that_stay_flat_are_noticed(people, monkeypatch):
-    """The planted defect: a prior by which features hardly do anything, so that everybody gets the same option."""
+    """Plant a prior under which features hardly matter, so that every participant gets the same option."""
     monkeypatch.setattr(posterior, "_SCALE_GRID", posterior._SCALE_GRID / 100)
     assert errors_ahead(people, "binary", PROMISES["central"]) < LEAST_ERRORS

@@ -1,4 +1,4 @@
-"""Whole experiments in one process: the partition learner learns, follows drift, and is no worse than others."""
+"""Whole experiments of `partition` in one process: learning, drift, and comparisons with baselines."""
 
 import csv
 import gzip

@@ -300,7 +300,7 @@ class AddArm(SpecChange):
 
 
 class Clone(Change):
-    """Create an experiment that begins with what this one has learned; the same again changes nothing."""
+    """Create an experiment that begins with the learner's state of this one, once."""
 
     verb = "clone"
     words = Words(

@@ -81,7 +81,7 @@ class Circuit:
         return [sum(map(mul, self.output_weights, bits[start : start + width])) % modulus for start in starts]
 
     def subtract_centre(self, bits: Sequence[int], share: int) -> list[int]:
-        """Return the outputs of bits less the centre of a ball, or shares of them: what is squared."""
+        """Return the outputs of bits less the centre of a ball, or shares of the differences."""
         if self.centre is None:
             return []
         shift = self.centre * share

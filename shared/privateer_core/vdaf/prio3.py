@@ -37,7 +37,7 @@ class InvalidProof(ValueError):
 
 
 @dataclass(frozen=True)
-class Shares:
+class ReportShares:
     """A report's public share, and an input share for each server."""
 
     public: bytes
@@ -74,7 +74,7 @@ class Prio3:
         """Bytes of randomness that a report needs."""
         return 2 * SEED_BYTES * self.n_shares
 
-    def shard(self, context: bytes, bits: Sequence[int], nonce: bytes, randomness: bytes) -> Shares:
+    def shard(self, context: bytes, bits: Sequence[int], nonce: bytes, randomness: bytes) -> ReportShares:
         """Split the bits of a vote into shares with proofs; the randomness is a device's own, and used once."""
         if len(nonce) != NONCE_BYTES or len(randomness) != self.random_bytes or len(bits) != self.circuit.n_bits:
             raise ValueError("a nonce, randomness or vote of another length")
@@ -98,7 +98,7 @@ class Prio3:
             proofs = [(number - mask) % field.modulus for number, mask in zip(proofs, share, strict=True)]
         leader = field.encode(vote) + field.encode(proofs) + leader_blind
         helpers = (seed + blind for seed, blind in zip(shares, blinds, strict=True))
-        return Shares(b"".join(parts), (leader, *helpers))
+        return ReportShares(b"".join(parts), (leader, *helpers))
 
     def verify(
         self, key: bytes, context: bytes, party: int, nonce: bytes, public: bytes, share: bytes

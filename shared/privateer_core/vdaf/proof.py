@@ -88,7 +88,7 @@ def join_outputs(
 
 
 def complete(circuit: Circuit, values: Sequence[int]) -> list[int]:
-    """Append the value at the last root, which the other values imply: the polynomial has one coefficient less."""
+    """Append the value at the last root, implied by the degree of the polynomial."""
     field = circuit.field
     roots = field.roots(2 * circuit.n_points)
     return [*values, -sum(map(mul, values, roots)) * roots[1] % field.modulus]

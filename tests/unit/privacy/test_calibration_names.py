@@ -1,4 +1,4 @@
-"""A tighter accountant accepts what earlier ones made; the calibration of terms names the accountant that made them.
+"""A tighter accountant accepts terms and records of earlier ones, which the calibration's name tells apart.
 
 Planted: an earlier accountant, whose delta is a thousand times the present one's, beside the present one.
 """

@@ -1,4 +1,4 @@
-"""Covers of a box: their points, how they are refined, their names, and what lies between them."""
+"""Covers of a box: points, refinement, names, and the cells between points."""
 
 import hashlib
 import itertools

@@ -7,11 +7,11 @@ import pytest
 from privateer_core.errors import Malformed
 from privateer_core.vdaf.circuits import Circuit, bit_weights, encode_number
 from privateer_core.vdaf.field import FIELD_64, FIELD_128
-from privateer_core.vdaf.prio3 import InvalidProof, Prio3, Shares
+from privateer_core.vdaf.prio3 import InvalidProof, Prio3, ReportShares
 from tests.unit.vdaf.votes import CONTEXT, KEY, KINDS, RADIUS, Kind, encode_in_ball, encode_numbers, make_nonces, shard
 
 
-def count(prio3: Prio3, nonce: bytes, shares: Shares, context: bytes = CONTEXT, key: bytes = KEY) -> list[int]:
+def count(prio3: Prio3, nonce: bytes, shares: ReportShares, context: bytes = CONTEXT, key: bytes = KEY) -> list[int]:
     """Have all servers verify a report, and add up what they keep."""
     inputs = enumerate(shares.inputs)
     parts = [prio3.verify(key, context, party, nonce, shares.public, share) for party, share in inputs]
@@ -99,10 +99,10 @@ def test_a_spoilt_share_is_refused(kind: Kind) -> None:
     spoilt = [flip(leader, 0), flip(leader, proof), flip(leader, proof + kind.circuit.n_wires * size)]
     for share in (*spoilt, flip(leader, len(leader) - 1)):
         with pytest.raises(InvalidProof):
-            count(prio3, nonce, Shares(shares.public, (share, helper)))
+            count(prio3, nonce, ReportShares(shares.public, (share, helper)))
     for place in (0, 32):
         with pytest.raises(InvalidProof):
-            count(prio3, nonce, Shares(shares.public, (leader, flip(helper, place))))
+            count(prio3, nonce, ReportShares(shares.public, (leader, flip(helper, place))))
 
 
 def test_a_report_of_another_context_or_nonce_does_not_verify() -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from privateer_core.vdaf.circuits import Circuit, ball, blocks, box, encode_number, histogram, multihot, simplex
-from privateer_core.vdaf.prio3 import NONCE_BYTES, Prio3, Shares
+from privateer_core.vdaf.prio3 import NONCE_BYTES, Prio3, ReportShares
 
 KEY, CONTEXT, ALGORITHM = bytes(range(32)), b"experiment, round and policy", 0xFFFF0001
 RADIUS = 40 * 40
@@ -63,7 +63,7 @@ def make_kinds() -> dict[str, Kind]:
 KINDS = make_kinds()
 
 
-def shard(prio3: Prio3, bits: Sequence[int], nonce: bytes, context: bytes = CONTEXT) -> Shares:
+def shard(prio3: Prio3, bits: Sequence[int], nonce: bytes, context: bytes = CONTEXT) -> ReportShares:
     return prio3.shard(context, bits, nonce, os.urandom(prio3.random_bytes))
 
 

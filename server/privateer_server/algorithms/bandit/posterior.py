@@ -255,7 +255,7 @@ class PairContrast:
     weighted: float  # sum of the rounds' differences, first arm minus second, by their precisions
 
     def add(self, latest: ArmPosterior, playable: Bools) -> "PairContrast":
-        """Return the contrast with a round added; a round that lacks one of the arms adds nothing."""
+        """Return the contrast with a round added, unless the round lacks an arm."""
         precisions, means = latest.precision[playable], latest.bounded[playable]
         if not precisions.all():
             return self

@@ -104,7 +104,7 @@ class PhasedLearner(RoundsLearner[PhasedSpec, PhasedState, PhasedPolicy]):
         return self.box.list_rows(self.box.first_level) if self.box else np.arange(len(self.actions))
 
     def _choose_cover(self, state: PhasedState) -> tuple[Ints, int]:
-        """Return the actions of the next phase: those left, or in a box the next cover's points around them if few."""
+        """Return the next phase's actions: the remaining ones, or the points of a finer cover of a box."""
         if self.box and state.phase and state.level < self.box.last_level:
             rows = self.box.refine(state.active, state.level)
             if len(rows) <= _MAX_REFINED_POINTS:
@@ -157,7 +157,7 @@ class PhasedLearner(RoundsLearner[PhasedSpec, PhasedState, PhasedPolicy]):
         return 0 if is_done else self.spec.phase_size(state.phase + 1)
 
     def _has_one_action(self, state: PhasedState) -> bool:
-        """Whether one action is left, and no finer cover has others."""
+        """Whether a single action remains, and the cover is the finest."""
         return len(state.active) == 1 and (self.box is None or state.level == self.box.last_level)
 
     @override

@@ -1,4 +1,4 @@
-"""Ledgers on the disk: damaged and foreign files, and those of other versions, are refused in one line."""
+"""Ledgers on the disk: damaged files, foreign files and other versions are refused in one line."""
 
 import os
 import sqlite3

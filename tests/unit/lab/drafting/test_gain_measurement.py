@@ -25,7 +25,7 @@ PROMISES: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("model", PROMISES)
 def test_the_half_width_is_about_that_of_a_measurement(model: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is up to half too wide where noise is small: people whom both policies give the same option tell nothing."""
+    """The interval is up to half too wide where noise is small: it counts people with the same option twice."""
     monkeypatch.chdir(GARDEN.parent)
     tables = tomllib.loads(GARDEN.read_text(encoding="utf-8"))
     tables["experiment"] |= {"horizon": 20_000, "evaluation_fraction": 0.05}

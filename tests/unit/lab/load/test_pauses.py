@@ -183,7 +183,7 @@ async def test_an_endpoint_that_never_decides_is_given_up(sleeps: Sleeps) -> Non
 
 
 def test_pauses_of_other_threads_are_not_noted(sleeps: Sleeps) -> None:
-    """A thread that some other test left behind once counted as 546 pauses of a load run."""
+    """A thread of another test once counted as 546 pauses of a load run."""
     waits = [lambda: time.sleep(0.01), lambda: asyncio.run(asyncio.sleep(0.01))]
     started = time.perf_counter()
     for wait in waits:

@@ -121,7 +121,7 @@ def test_a_contrast_stops_sooner_than_the_mixtures_of_two_arms():
 
 
 def test_a_contrast_is_kept_for_two_arms_that_coins_choose():
-    """Reports that hide their arm count for both arms; a round that lacks one of them adds nothing."""
+    """Reports with a hidden arm count for both arms, and rounds without an arm are left out."""
     two = ("experiment.arms=['a', 'b']", "algorithm.objective=best-arm")
     learners: dict[str, Any] = {
         name: learner_for(example("bandit", *two, *changes))
