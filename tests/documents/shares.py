@@ -1,6 +1,7 @@
 """Vectors of shares of votes: what a device sends to two servers, given its randomness."""
 
 import hashlib
+import json
 from typing import Any, Final
 
 from privateer_core.vdaf.circuits import Circuit, ball, blocks, box, histogram, multihot, simplex
@@ -34,10 +35,10 @@ def _vectors(kind: str) -> list[dict[str, Any]]:
         shares = prio3.shard(CONTEXT, bits, nonce, randomness)
         vectors.append({
             "circuit": kind,
-            "arguments": arguments,
+            "arguments": json.loads(json.dumps(arguments)),
             "algorithm": ALGORITHM,
             "context": CONTEXT.hex(),
-            "bits": bits,
+            "bits": list(bits),
             "nonce": nonce.hex(),
             "randomness": randomness.hex(),
             "public": shares.public.hex(),
