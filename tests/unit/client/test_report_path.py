@@ -33,7 +33,7 @@ def test_a_report_takes_three_transactions_and_thirteen_files_of_the_device(
     print(path)
     assert path.transactions <= transactions
     assert len([file for file in path.files if file.startswith("client/")]) <= 13
-    assert len(path.files) <= 24  # of the core: the policy, its mechanism, samplers, the spec's reward, the envelope
+    assert len(path.files) <= 25  # of the core: the policy, its mechanism, samplers, the spec's reward, the envelope
 
 
 def test_a_person_of_many_takes_four_transactions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
