@@ -9,7 +9,7 @@ from typing import Final
 from privateer_core.errors import SpecError
 from privateer_lab.environments.files import ADULT_COLUMNS
 from privateer_lab.tables.data_table import DataTable
-from privateer_lab.tables.sources import find_files
+from privateer_lab.tables.table_files import find_files
 
 _ADULT_ROWS: Final = {16_281, 32_561, 48_842}
 """Numbers of rows in adult.test, in adult.data, and in both."""

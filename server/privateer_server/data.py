@@ -14,7 +14,7 @@ from privateer_core.clock import Clock
 from privateer_core.errors import NotFound, SpecError, Unavailable
 from privateer_core.serving.store.copies import remove_scratch_folders
 from privateer_core.serving.store.database import SqliteDatabase
-from privateer_core.serving.store.sqlite import check_header, is_writable, open_database, was_cut_short
+from privateer_core.serving.store.sqlite import check_header_version, is_writable, open_database, was_cut_short
 from privateer_core.serving.store.store_key import read_store_key
 from privateer_core.spec.experiment import is_name
 from privateer_core.wire.identity import Identity
@@ -207,7 +207,7 @@ def _open_folder(settings: ServerSettings) -> Data:
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     folder.chmod(0o700)
     path = settings.journal or folder / schema.JOURNAL_FILE
-    check_header(path, schema.JOURNAL_KIND)  # before the database is migrated
+    check_header_version(path, schema.JOURNAL_KIND)  # before the database is migrated
     is_cut_short = was_cut_short(folder / schema.STORE_FILE)
     with ExitStack() as stack:
         # The database comes first: its lock keeps a second server from everything else.

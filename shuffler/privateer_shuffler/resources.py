@@ -10,7 +10,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from privateer_core.errors import PrivateerError, SpecError, Unavailable
 from privateer_core.serving.logs import log_event
-from privateer_core.serving.store.sqlite import check_header, was_cut_short
+from privateer_core.serving.store.sqlite import check_header_version, was_cut_short
 from privateer_core.wire.identity import key_changed_error, verify_signature
 from privateer_core.wire.keys import load_or_create_key, read_public_keys, write_public_key
 from privateer_shuffler.pool.round_file import ROUND_DATABASE, SUFFIX
@@ -107,10 +107,10 @@ def open_resources(settings: ShufflerSettings) -> Resources:
 
 def _check_headers(folder: Path) -> None:
     """Refuse a folder with a file of an unknown version before a file is opened."""
-    check_header(folder / HISTORY_FILE, HISTORY_DATABASE)
-    check_header(folder / TOKENS_FILE, TOKENS_DATABASE)
+    check_header_version(folder / HISTORY_FILE, HISTORY_DATABASE)
+    check_header_version(folder / TOKENS_FILE, TOKENS_DATABASE)
     for path in folder.glob(f"*{SUFFIX}"):
-        check_header(path, ROUND_DATABASE)
+        check_header_version(path, ROUND_DATABASE)
 
 
 def _open_database_resources(settings: ShufflerSettings) -> Resources:

@@ -23,7 +23,7 @@ from privateer_core.wire.publication import Round
 from privateer_lab.simulation.scores import SeededNoise
 from privateer_server.algorithms import learner_for
 from privateer_server.experiments.spec_changes import add_arm, extend_horizon, retire_arm, with_name
-from privateer_server.rounds.loop import Schedule
+from privateer_server.rounds.schedule import Schedule
 from tests.contract.instances import SPECS, draw_people, kind_of
 from tests.contract.subjects import MESSAGES_MAX
 from tests.support.partitions import same

@@ -29,7 +29,7 @@ from privateer_core.accounting.events import (
 )
 from privateer_core.accounting.grouped_bits import grouped_local_epsilon
 from privateer_lab.audit.tightness import GAPS, Gap, crowd_delta, group_delta, lemma_delta
-from privateer_server.rounds.loop import Schedule
+from privateer_server.rounds.schedule import Schedule
 from tests.contract.subjects import specs
 
 NEAR = 1.01

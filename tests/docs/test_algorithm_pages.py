@@ -29,7 +29,7 @@ from privateer_papers.paper_4.frontier import trial_setting
 from privateer_server.algorithms.trial.evidence.epochs import PlannedEpoch, TrialDesign
 from privateer_server.algorithms.trial.group_sequential import decision_time, find_drift
 from privateer_server.algorithms.trial.power.power_analysis import analyze_power, build_designs, required_people
-from privateer_server.rounds.loop import Schedule
+from privateer_server.rounds.schedule import Schedule
 from tests.docs.test_readme import blocks, execute, run_snippet
 
 ROOT = Path(__file__).parents[2]

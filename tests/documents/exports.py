@@ -14,7 +14,7 @@ from privateer_core.codec import encode, encode_canonical_json
 from privateer_core.errors import PrivateerError
 from privateer_core.privacy.record import Row, describe_terms, make_record
 from privateer_core.spec.spec import Spec
-from privateer_server.rounds.loop import Schedule
+from privateer_server.rounds.schedule import Schedule
 from tests.documents import vectors
 
 PEOPLE = 40

@@ -21,7 +21,7 @@ from privateer_core.codec import encode, encode_canonical_json
 from privateer_core.policies.policy import Policy, message_size
 from privateer_core.spec.spec import Spec
 from privateer_core.wire.publication import Drain, Publication, Round, encode_publication
-from privateer_server.rounds.loop import Schedule
+from privateer_server.rounds.schedule import Schedule
 from tests.documents import exports, families, vectors
 
 PEOPLE = 500

@@ -22,7 +22,7 @@ from privateer_core.privacy.trust import count_honest
 from privateer_core.sampling.randomness import RandomizedResponse
 from privateer_core.spec.spec import Spec
 from privateer_core.wire.publication import Envelope, Publication, Round, encode_envelope, encode_publication, hpke_info
-from privateer_server.rounds.loop import Schedule
+from privateer_server.rounds.schedule import Schedule
 from tests.documents.hpke import seal
 
 KEY = X25519PrivateKey.from_private_bytes(bytes(range(32)))

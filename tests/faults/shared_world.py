@@ -118,6 +118,6 @@ def shared_world_factory(cluster: Cluster, patched: pytest.MonkeyPatch) -> Calla
 
     patched.setattr(PostgresDatabase, "_open_connection", connected)
     patched.setattr(Leases.__init__, "__defaults__", (_LEASE_SECONDS,))
-    patched.setattr(Lease, "_renew", lambda _: None)
+    patched.setattr(Lease, "_keep_renewing", lambda _: None)
     patched.setattr(Notifications, "wait", lambda _, seconds: Lasting(seconds))
     return make

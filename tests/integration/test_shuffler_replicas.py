@@ -155,7 +155,7 @@ async def test_another_replica_delivers_the_same_bytes_after_a_replica_died(shar
     monkeypatch.setattr(Leases.__init__, "__defaults__", (1.0,))
     header, reports = shared.server.publish(batch=10), sealed_reports(10)
     shared.server.mute = True
-    monkeypatch.setattr("privateer_core.serving.store.leases.Lease._renew", lambda _: None)
+    monkeypatch.setattr("privateer_core.serving.store.leases.Lease._keep_renewing", lambda _: None)
     monkeypatch.setattr("privateer_core.serving.store.leases.Lease.give_back", lambda _: None)
     async with shared.serve_replicas(1) as (first,):
         assert await upload([first], header, reports) == [202] * 10

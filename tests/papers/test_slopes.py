@@ -10,7 +10,7 @@ from privateer_lab.baselines.run import Uniform, Visitors, play_together
 from privateer_lab.environments import environment_for
 from privateer_papers.growth import fit_slope
 from privateer_papers.paper_2 import slopes
-from privateer_papers.paper_2.contextual import PublishedGeneralized, PublishedLinear
+from privateer_papers.paper_2.contextual import PaperGeneralizedUcb, PaperLinUcb
 from privateer_papers.paper_2.slopes import KINDS, LINES, SLOPES
 from privateer_papers.reproduction import Effort, Rows, TableLine
 
@@ -76,7 +76,7 @@ def test_every_row_runs_draws_and_has_a_verdict(monkeypatch: pytest.MonkeyPatch)
     assert [len(axis.lines) for axis in axes] == [4] * len(LINES)
 
 
-@pytest.mark.parametrize(("kind", "noise"), [(PublishedLinear, 2.5), (PublishedGeneralized, 3.75)])
+@pytest.mark.parametrize(("kind", "noise"), [(PaperLinUcb, 2.5), (PaperGeneralizedUcb, 3.75)])
 def test_reports_have_the_noise_that_is_printed(kind: Any, noise: float) -> None:
     """Second moments of people without context: what is left is noise, of 1,000 people and 45 or 10 numbers."""
     spec = LINES["contextual linear"].spec(10_000, 10, published=True)

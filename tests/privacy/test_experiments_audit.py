@@ -18,7 +18,7 @@ from privateer_lab.audit.law import LowerBounds, attack
 from privateer_lab.audit.suite import run_audit
 from privateer_lab.audit.whole_experiments import experiment_cases
 from privateer_lab.simulation.scores import SeededNoise
-from privateer_server.rounds.loop import Schedule
+from privateer_server.rounds.schedule import Schedule
 
 Patch = Callable[[pytest.MonkeyPatch], None]
 DRAWN = ("local", "local-normal", "central", "shuffle")

@@ -14,7 +14,7 @@ from privateer_core.mechanisms.mechanism import UNIT
 from privateer_core.spec.reward import append_numbers
 from privateer_lab.simulation.scores import SeededNoise
 from privateer_lab.simulation.simulation import draw_coins
-from privateer_server.rounds.loop import Schedule
+from privateer_server.rounds.schedule import Schedule
 from tests.support.aa_tests import SEGMENTS, Outcomes, play_analyzed, play_served
 
 DEVIATIONS = (0.1, 0.03, 0.01, 0.003, 0.001, 0.0003)

@@ -22,7 +22,7 @@ from privateer_server.algorithms.gain_rounds.gain_learner import GroupMeans
 from privateer_server.conclusions.by_context import add_context_findings
 from privateer_server.conclusions.conclusion import conclude
 from privateer_server.conclusions.texts import AnswerFacts
-from privateer_server.rounds.loop import Step
+from privateer_server.rounds.schedule import Step
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 FILES = {"adult-effects": "effects", "adult-linear": "mixed", "adult-shuffle": "mixed"}

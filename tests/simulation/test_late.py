@@ -134,7 +134,7 @@ def test_decisions_of_bins_that_were_cut_are_left_out():
 
 def test_learners_see_the_shares_that_people_followed():
     earlier, policy = policies_of_two_rounds(SHUFFLE)
-    half = policy.with_deciders([(policy, 0.5), (earlier, 0.5)])
+    half = policy.with_decision_policies([(policy, 0.5), (earlier, 0.5)])
     rng = np.random.default_rng(2)
     contexts = rng.random((200_000, 2))
     coins = rng.integers(0, 2**32, len(contexts), dtype=np.uint32)
@@ -144,7 +144,7 @@ def test_learners_see_the_shares_that_people_followed():
     for key in range(len(policy.bins)):
         played = np.bincount(arms[places == key], minlength=3) / max(1, (places == key).sum())
         assert half.layout.shares[key] == pytest.approx(played, abs=0.03)
-    assert policy.with_deciders([(policy, 1.0)]) is policy
+    assert policy.with_decision_policies([(policy, 1.0)]) is policy
 
 
 @pytest.mark.nightly

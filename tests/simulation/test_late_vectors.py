@@ -21,8 +21,8 @@ from privateer_lab.simulation.scores import SeededNoise
 from privateer_lab.simulation.simulate import simulate_once
 from privateer_server.algorithms.convex.learner import ConvexLearner
 from privateer_server.algorithms.linear.context_moments import compute_slopes, simulate_rows
-from privateer_server.algorithms.sparse.learner import SumLearner
-from privateer_server.rounds.loop import Schedule
+from privateer_server.algorithms.sparse.learner import SparseSumLearner
+from privateer_server.rounds.schedule import Schedule
 from tests.support.specs import linear_spec, sparse_spec
 from tests.support.statistics import centred, same_law
 
@@ -106,7 +106,7 @@ def test_slopes_have_the_mean_of_reports_on_decisions_of_two_policies(model):
                 return False
         return True
 
-    mixed = now.with_deciders([(earlier, 0.5), (now, 0.5)])
+    mixed = now.with_decision_policies([(earlier, 0.5), (now, 0.5)])
     assert agree(right, mixed)
     assert not agree(right, now)
     assert not agree(np.where(is_late[:, None], earlier_values, right), mixed)
@@ -168,7 +168,7 @@ def gradients(name, blind=False):
     learner, first = ConvexLearner(spec), schedule.open(3)
     state = replace(first.state, point=np.array([0.35, 0.3]), learned=3000)
     earlier, now = first.policy, schedule.open_next_step(state, 2, 4).policy
-    followed, estimates = now if blind else now.with_deciders([(earlier, 0.5), (now, 0.5)]), []
+    followed, estimates = now if blind else now.with_decision_policies([(earlier, 0.5), (now, 0.5)]), []
     for _ in range(150):
         parts = []
         for decider in (earlier, now):
@@ -197,7 +197,7 @@ def test_a_late_gradient_moves_the_centre_as_a_prompt_gradient_does():
     state = replace(step.state, point=np.array([0.35, 0.3]), learned=3000)
     now: Any = learner.open_next_round(state, 2, 4).policy
     ends = []
-    for policy in (now, now.with_deciders([(step.policy, 1.0)])):
+    for policy in (now, now.with_decision_policies([(step.policy, 1.0)])):
         gradient = BEST - policy.gradient_point
         means = policy.gradient_axes @ gradient / spec.algorithm.slope
         release = exact_release(now, means)
@@ -234,7 +234,7 @@ def without_curvature(spec):
 
 def with_late_deciders(policy, rounds):
     """Return the policy of a later round, whose participants chose ``rounds`` rounds before, around the same centre."""
-    return replace(policy, version=policy.version + rounds).with_deciders([(policy, 1.0)])
+    return replace(policy, version=policy.version + rounds).with_decision_policies([(policy, 1.0)])
 
 
 @pytest.mark.parametrize("places", [(2, 7), (7, 11)])
@@ -256,14 +256,14 @@ def test_coefficients_are_unbiased_by_reports_on_decisions_of_two_policies(place
         features = 2 * contexts.reshape(count, 3, 12)[np.arange(count), arms] - 1
         contributions = now.contribute(contexts, np.zeros(count, np.uint32), Arms(arms), (features @ truth + 1) / 2)
         sums += contributions.values.sum(axis=0)
-    learner, release = SumLearner(spec), VectorSums(2 * count, sums, 0.0)
+    learner, release = SparseSumLearner(spec), VectorSums(2 * count, sums, 0.0)
 
     def off(policy):
         estimates = learner.estimates(learner.learn(learner.blank(), policy, release))
         expected = truth[list(places)]
         return float(np.abs((estimates.values[list(places)] - expected) / estimates.deviations[list(places)]).max())
 
-    assert off(now.with_deciders([(earlier, 0.5), (now, 0.5)])) < 8 < off(now)
+    assert off(now.with_decision_policies([(earlier, 0.5), (now, 0.5)])) < 8 < off(now)
 
 
 def test_learning_with_the_wrong_slopes_costs_regret():

@@ -15,7 +15,7 @@ from privateer_core.policies.policy import Arms
 from privateer_lab.simulation.scores import SeededNoise, encode_contexts
 from privateer_lab.simulation.simulation import draw_coins
 from privateer_server.algorithms.trial.group_sequential import critical_values, information_fractions
-from privateer_server.rounds.loop import Schedule
+from privateer_server.rounds.schedule import Schedule
 
 PEOPLE: Final = 6_000
 SEGMENTS: Final = {"equal": (1 / 3, 1 / 3, 1 / 3), "90/5/5": (0.9, 0.05, 0.05)}

@@ -16,7 +16,7 @@ from privateer_core.spec.adjustment import learned_names
 from privateer_core.spec.reward import append_numbers
 from privateer_core.spec.spec import Spec
 from privateer_lab.simulation.simulation import Simulation
-from privateer_server.rounds.loop import Schedule, Step
+from privateer_server.rounds.schedule import Schedule, Step
 
 Means = Callable[[NDArray[np.float64]], NDArray[np.float64]]
 

@@ -10,7 +10,7 @@ from privateer_core.codec import encode
 from privateer_core.policies.policy import message_size
 from privateer_core.spec.spec import Spec
 from privateer_core.wire.publication import Drain, Publication, Round, encode_publication
-from privateer_server.rounds.loop import Schedule
+from privateer_server.rounds.schedule import Schedule
 from tests.support.specs import SHUFFLE, make_spec
 
 KEY = X25519PrivateKey.generate()

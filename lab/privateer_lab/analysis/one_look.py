@@ -25,7 +25,7 @@ from privateer_lab.tables.rewards import HIGHER_REMARK, LOWER_FIGURE_REMARK, Row
 from privateer_server.conclusions.conclusion import conclude
 from privateer_server.conclusions.headlines import effects_headline
 from privateer_server.conclusions.texts import AnswerFacts, format_difference
-from privateer_server.rounds.loop import Schedule
+from privateer_server.rounds.schedule import Schedule
 
 _MAX_SHOWN: Final = 5
 """Largest number of arms in a sentence."""

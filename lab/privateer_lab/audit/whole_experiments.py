@@ -26,7 +26,7 @@ from privateer_core.spec.spec import Spec
 from privateer_lab.audit import views
 from privateer_lab.audit.case import Case, Sampler
 from privateer_lab.audit.law import Scores
-from privateer_server.rounds.loop import Schedule
+from privateer_server.rounds.schedule import Schedule
 
 _SEED: Final = 7
 _REWARD_BOUNDS: Final = 9.0

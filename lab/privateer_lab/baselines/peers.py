@@ -19,7 +19,7 @@ from privateer_lab.baselines.run import Baseline, BaselinePeople, Constant, Unif
 from privateer_lab.simulation.scores import SeededNoise
 from privateer_lab.simulation.simulate import regret_figures
 from privateer_lab.simulation.simulation import draw_coins
-from privateer_server.rounds.loop import Schedule
+from privateer_server.rounds.schedule import Schedule
 
 _LIBRARIES: Final = {"Vowpal Wabbit": "vowpalwabbit", "mabwiser": "mabwiser.mab", "DP-EBM": "interpret.privacy"}
 _EXPLORERS: Final = {"epsilon-greedy": "--epsilon 0.05", "SquareCB": "--squarecb", "cover": "--cover 5"}

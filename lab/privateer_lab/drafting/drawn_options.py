@@ -29,7 +29,7 @@ def find_dependent_features(features: Mapping[str, Feature], rows: LoggedRows, p
     return [
         name
         for (name, feature), values in columns
-        if _independence_p_value(_compute_scores(feature, values, rows), rows, propensities) < threshold
+        if _independence_p_value(_build_balance_columns(feature, values, rows), rows, propensities) < threshold
     ]
 
 
@@ -45,8 +45,8 @@ def find_strong_features(cells: Mapping[str, FeatureCodes], rows: LoggedRows) ->
     return {name: shares[name] for name in sorted(shares, key=lambda name: -shares[name]) if shares[name] > _MAX_SHARE}
 
 
-def _compute_scores(feature: Feature, values: Array, rows: LoggedRows) -> Array:
-    """Return the scores to compare between arms, (n, scores): levels; or a number's gaps, rank and squared rank."""
+def _build_balance_columns(feature: Feature, values: Array, rows: LoggedRows) -> Array:
+    """Return columns to compare between arms, (n, columns): levels; or a number's gaps, rank and squared rank."""
     if isinstance(feature, Numeric | Ranked):
         ranks = np.nan_to_num(rankdata(values, nan_policy="omit") / max(len(values), 1) - 1 / 2)
         return np.column_stack([np.isnan(values), ranks, ranks**2])

@@ -15,7 +15,7 @@ from privateer_lab.environments.linear import DisjointSection, LinearSection, Lo
 from privateer_lab.environments.mixed import MixedSection, SlopesSection
 from privateer_lab.environments.own_people import OWN, OwnSection, own_population
 from privateer_lab.environments.rows import RowsSection
-from privateer_lab.tables.sources import find_files
+from privateer_lab.tables.table_files import find_files
 from privateer_lab.toml_file import read_tables
 
 __all__ = [

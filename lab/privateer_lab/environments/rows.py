@@ -16,7 +16,7 @@ from privateer_lab.environments.environment import Array, Environment, Environme
 from privateer_lab.environments.files import PATH_FIELD, NamedColumns, Names, check_features
 from privateer_lab.tables.data_column import Categories, Numbers
 from privateer_lab.tables.data_table import DataTable, check_columns_exist
-from privateer_lab.tables.sources import find_files
+from privateer_lab.tables.table_files import find_files
 
 OF_ARM: Final = " of "
 """Separator of the reward's and the arm's name, in the names of columns of expected rewards."""

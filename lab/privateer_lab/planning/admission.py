@@ -14,7 +14,7 @@ from privateer_core.serving.admission import ServerLimits, ShufflerLimits, raise
 from privateer_core.spec.spec import Spec
 from privateer_lab.services.rest import request_json
 from privateer_server.experiments.experiment import find_experiment_refusals
-from privateer_server.rounds.loop import Schedule
+from privateer_server.rounds.schedule import Schedule
 
 
 class KnownLimits(NamedTuple):

@@ -26,7 +26,7 @@ from privateer_lab.simulation.scores import encode_contexts, is_comparing
 from privateer_lab.simulation.simulate import regret_figures
 from privateer_lab.simulation.simulation import Run
 from privateer_server.algorithms import ForecastingLearner, learner_for
-from privateer_server.rounds.loop import Schedule
+from privateer_server.rounds.schedule import Schedule
 
 _MAX_SAMPLE: Final = 20_000
 """Most simulated participants from whom segment shares are estimated."""

@@ -23,7 +23,7 @@ from privateer_lab.simulation.delayed_reports import LateSimulation, describe_as
 from privateer_lab.simulation.parallel import Backend, run_tasks
 from privateer_lab.simulation.scores import replace_nan
 from privateer_lab.simulation.simulation import COST_FIGURES, FIGURES, ReturningSimulation, Run, Simulation
-from privateer_server.rounds.loop import Schedule, Step
+from privateer_server.rounds.schedule import Schedule, Step
 
 _MAX_SERIAL_RUNS: Final = 20
 """Most runs of a few thousand participants that take less time than the start of a second process."""

@@ -21,7 +21,7 @@ from privateer_core.spec.context import COLUMNS_MAX
 from privateer_core.spec.spec import Spec
 from privateer_lab.environments import Environment, PlayedRewards, environment_for
 from privateer_lab.simulation import scores
-from privateer_server.rounds.loop import PolicyMix, Schedule, Step, count_participants
+from privateer_server.rounds.schedule import PolicyMix, Schedule, Step, count_participants
 
 _MAX_BLOCK_PARTICIPANTS: Final = 1 << 18
 """Most participants of a block."""

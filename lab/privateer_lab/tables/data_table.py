@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from privateer_core.errors import SpecError
 from privateer_lab.tables import TABLE_FIELD, shorten, table_error
 from privateer_lab.tables.data_column import Column, DataColumn, EncodedTexts, InvalidCellError, Texts, find_gaps
-from privateer_lab.tables.sources import Frame, TableSource, find_files, open_table
+from privateer_lab.tables.table_files import Frame, TableSource, find_files, open_table
 
 MAX_SAMPLE_ROWS: Final = 100_000
 """Most rows that are read into memory."""

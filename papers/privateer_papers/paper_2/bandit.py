@@ -84,7 +84,7 @@ class PublishedBanditPolicy(BanditPolicy):
         return decided == self.version
 
     @override
-    def with_deciders(self, decided: Sequence[tuple[BanditPolicy, float]]) -> Self:
+    def with_decision_policies(self, decided: Sequence[tuple[BanditPolicy, float]]) -> Self:
         del decided
         return self
 

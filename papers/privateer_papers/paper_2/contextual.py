@@ -29,7 +29,7 @@ from privateer_papers.published_trust import PublishedPrivacy
 _ALPHA: Final = 0.05
 
 
-class PublishedLinear(Baseline):
+class PaperLinUcb(Baseline):
     """Paper 2, Algorithm 5: ridge regression on noisy second moments and products, with an upper confidence bound.
 
     Notes
@@ -99,7 +99,7 @@ class PublishedLinear(Baseline):
         self.theta = self.inverse @ self.products
 
 
-class PublishedGeneralized(PublishedLinear):
+class PaperGeneralizedUcb(PaperLinUcb):
     """Paper 2, Algorithm 3: rewards are relabelled by a rough estimate, which descends along noisy gradients.
 
     The link is logistic, C = g(1) and mu = g'(1) bound it and its slope on [-1, 1], and zeta = 1 / sqrt(T). The paper

@@ -22,7 +22,7 @@ from privateer_lab.baselines.run import Baseline, play_together
 from privateer_lab.render.pictures import COLOURS, create_panels
 from privateer_lab.simulation.simulate import simulate_once
 from privateer_papers.growth import Slope, SlopeClaims, fit_slope, label_log_axes, plot_growth
-from privateer_papers.paper_2.contextual import PublishedGeneralized, PublishedLinear
+from privateer_papers.paper_2.contextual import PaperGeneralizedUcb, PaperLinUcb
 from privateer_papers.reproduction import Effort, Reproduction, Row, Rows
 
 BEST: Final = 0.3
@@ -178,8 +178,8 @@ LINES: Final = {
         )
         for noise in _MEASUREMENT_DEVIATIONS
     },
-    "contextual linear": Line(3 / 4, _contexts(), PublishedLinear),
-    "generalized linear": Line(3 / 4, _contexts(link="logistic"), PublishedGeneralized),
+    "contextual linear": Line(3 / 4, _contexts(), PaperLinUcb),
+    "generalized linear": Line(3 / 4, _contexts(link="logistic"), PaperGeneralizedUcb),
 }
 
 

@@ -25,7 +25,7 @@ from privateer_server.conclusions.headlines import (
 )
 from privateer_server.conclusions.rules import RULE_DIGITS
 from privateer_server.conclusions.texts import AnswerFacts, format_count, format_difference, format_number, shorten
-from privateer_server.rounds.loop import Schedule, Step
+from privateer_server.rounds.schedule import Schedule, Step
 
 
 def conclude(schedule: Schedule, step: Step, answer: Answer) -> Conclusion:

@@ -18,8 +18,8 @@ from privateer_core.wire.publication import decode_publication
 from privateer_server.algorithms import LEARNERS
 from privateer_server.data import Data, open_data
 from privateer_server.experiments.experiment import Experiment, ExperimentLoader, find_experiment_refusals
-from privateer_server.rounds.loop import Schedule
 from privateer_server.rounds.open_round import OpenRound, first_unused_version, open_first_round, with_deadlines
+from privateer_server.rounds.schedule import Schedule
 from privateer_server.rounds.succession import Recovery, RoundPublisher
 from privateer_server.settings import ServerSettings
 from privateer_server.store.records import TRANSIENT_ERRORS, ExperimentRecord, LogLine, ShufflerKey

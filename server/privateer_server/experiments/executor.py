@@ -31,8 +31,8 @@ from privateer_server.experiments.changes import Clone, Delete, PlannedChange, S
 from privateer_server.experiments.experiment import Experiment, measure_experiment
 from privateer_server.experiments.spec_changes import with_name
 from privateer_server.intake.intake import Intake
-from privateer_server.rounds.loop import Schedule
 from privateer_server.rounds.open_round import read_schedule, with_deadlines
+from privateer_server.rounds.schedule import Schedule
 from privateer_server.settings import ServerSettings
 from privateer_server.store.records import STOPPED, TRANSIENT_ERRORS, LogLine, OutdatedState, Plan, PlanBasis
 

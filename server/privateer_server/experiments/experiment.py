@@ -25,8 +25,8 @@ from privateer_core.spec.spec import Spec
 from privateer_server.conclusions.conclusion import conclude
 from privateer_server.data import Data
 from privateer_server.intake.decryption import SEALED_SIZE
-from privateer_server.rounds.loop import Schedule, Step, count_participants
 from privateer_server.rounds.open_round import OpenRound, restore_round, with_deadlines
+from privateer_server.rounds.schedule import Schedule, Step, count_participants
 from privateer_server.store.records import TRANSIENT_ERRORS, ExperimentRecord, ExperimentState, OutdatedState
 
 

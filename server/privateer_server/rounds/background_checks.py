@@ -60,11 +60,11 @@ class Deadlines:
             if now < self._started + _SETTLING_SECONDS and experiment.current.digest in self._initial_digests:
                 experiment.current = with_deadlines(experiment.current, self._clock)
             may_close = self._intake.is_running and now >= max(experiment.retry_at, experiment.leased_until)
-            if may_close and self._check_if_over(experiment, now):
+            if may_close and self._check_round_over(experiment, now):
                 self._expiring.add(experiment.name)
                 self._background.start(self._close_if_due(experiment.name))
 
-    def _check_if_over(self, experiment: Experiment, now: float) -> bool:
+    def _check_round_over(self, experiment: Experiment, now: float) -> bool:
         """Return whether a round is over, and count the check of a round that has waited too long for reports."""
         current = experiment.current
         if current.state is not RoundState.OPEN:

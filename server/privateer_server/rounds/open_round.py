@@ -32,7 +32,7 @@ from privateer_core.wire.publication import (
     report_header,
 )
 from privateer_server.intake.decryption import SEALED_SIZE, Decryptor, create_unusable_public_key
-from privateer_server.rounds.loop import PolicyMix, Schedule, Step
+from privateer_server.rounds.schedule import PolicyMix, Schedule, Step
 from privateer_server.rounds.states import RoundEvent, RoundState
 from privateer_server.store.records import NO_PLAN, STOPPED, ExperimentState, Plan, RoundRecord
 

@@ -22,7 +22,6 @@ from privateer_core.policies.policy import Policy
 from privateer_core.serving.logs import log_event
 from privateer_core.wire.publication import decode_publication
 from privateer_server.data import Data
-from privateer_server.rounds.loop import PolicyMix
 from privateer_server.rounds.open_round import (
     OpenRound,
     RoundFacts,
@@ -36,6 +35,7 @@ from privateer_server.rounds.open_round import (
     restore_without_sums,
     with_deadlines,
 )
+from privateer_server.rounds.schedule import PolicyMix
 from privateer_server.rounds.states import RoundState
 from privateer_server.store.records import ExperimentRecord, JournalEntry, OutdatedState, RoundRecord, RoundUpdate
 from privateer_server.store.store import Store

@@ -214,7 +214,7 @@ class Policy(ABC):
     fresh_coins
         Whether a report has coins of its own, drawn when it is made; else it carries the coins of the choice.
     is_mixture
-        Whether a learner must know the policies that decided (`with_deciders`).
+        Whether a learner must know the policies that decided (`with_decision_policies`).
     deciders
         The policies that decided, with the share of the round's reports on decisions of each; empty: this policy alone.
         It is for learners, and no field, so that it is not encoded.
@@ -278,7 +278,7 @@ class Policy(ABC):
         layout, earlier_layout = (cast(KeyedMechanism, policy.terms.mechanism).layout for policy in (self, earlier))
         return ChoiceAnalyzer.from_layouts(layout, earlier_layout)
 
-    def with_deciders(self, decided: Sequence[tuple[Self, float]]) -> Self:
+    def with_decision_policies(self, decided: Sequence[tuple[Self, float]]) -> Self:
         """Return a copy for a learner whose reports are on decisions of several policies, or this policy alone.
 
         Parameters

@@ -174,7 +174,7 @@ class Ordinal(_Levels, Scaled):
     ordered: Literal[True]
 
     @model_validator(mode="after")
-    def _check_order(self) -> Self:
+    def _check_level_count(self) -> Self:
         """Refuse a single level, and too many ordered levels."""
         if len(self.levels) < 2:
             raise ValueError("levels: must be two or more where they are ordered")

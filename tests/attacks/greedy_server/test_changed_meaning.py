@@ -17,7 +17,7 @@ from privateer_core.mechanisms.signed_symbol import SignedSymbol
 from privateer_core.primitives.contributions import KeyedValues
 from privateer_core.privacy.terms_verification import Limits
 from privateer_core.spec.spec import Spec
-from privateer_server.rounds.loop import Schedule
+from privateer_server.rounds.schedule import Schedule
 from tests.support.experiments import CONTEXT, OPEN, WEEK, Device, Server, waiting_spec
 from tests.support.publications import published
 from tests.support.specs import make_spec

@@ -15,7 +15,7 @@ from privateer_core.errors import BudgetExceeded, InputError, SpecError, TermsRe
 from privateer_core.privacy.terms_verification import Limits
 from privateer_core.spec.sections import parse_section
 from privateer_core.spec.spec import Spec
-from privateer_server.rounds.loop import Schedule
+from privateer_server.rounds.schedule import Schedule
 from tests.support.experiments import CONTEXT as CONTEXT_OF_PERSON
 from tests.support.experiments import CONTEXT as CONTEXT_OF_SESSIONS
 from tests.support.experiments import OTHER, Device, Server

@@ -22,7 +22,7 @@ from privateer_core.primitives.clipping import Ball
 from privateer_core.primitives.public_coins import mix_words, words_to_normals
 from privateer_core.privacy.record_verification import read_certificates
 from privateer_core.privacy.terms_verification import Limits
-from privateer_server.rounds.loop import Schedule
+from privateer_server.rounds.schedule import Schedule
 from privateer_shuffler.app import create_app
 from privateer_shuffler.settings import ShufflerSettings
 from tests.support import publications

@@ -32,7 +32,7 @@ from privateer_core.wire.transparency_log import Entry
 from privateer_lab.cli.command_line import main
 from privateer_lab.render.documents import format_markdown
 from privateer_lab.render.pictures import draw_answer, save_figure
-from privateer_server.rounds.loop import Schedule
+from privateer_server.rounds.schedule import Schedule
 from tests.support.answers import document, published
 from tests.support.notary import Notary
 from tests.support.specs import make_spec

@@ -16,7 +16,7 @@ from privateer_core.privacy.terms import calibrate
 from privateer_core.spec.spec import ARMS_MAX
 from privateer_lab.environments import check_population, default_environment, environment_for
 from privateer_lab.simulation.scores import SeededNoise
-from privateer_server.rounds.loop import Schedule
+from privateer_server.rounds.schedule import Schedule
 
 SPECS = BanditSpec.instances()
 
@@ -142,8 +142,8 @@ def test_hidden_arms_of_several_policies_have_the_shares_of_all():
     first = Schedule(spec).open(1).policy
     other: Any = replace(first, version=2, choice=make_arm_layout(5, np.array([1.0, 0.0, 0.0])))
     assert other.accepts_decisions_of(1)
-    assert other.with_deciders([(other, 1.0)]) is other
-    mixed: Any = other.with_deciders([(first, 0.3), (other, 0.7)])
+    assert other.with_decision_policies([(other, 1.0)]) is other
+    mixed: Any = other.with_decision_policies([(first, 0.3), (other, 0.7)])
     assert mixed.active_shares == pytest.approx([0.8, 0.1, 0.1], abs=1e-4)
     coins = np.zeros(3, np.uint32)
     values = other.contribute(np.zeros((3, 0)), coins, Arms(np.array([0, 1, 2])), np.ones(3))

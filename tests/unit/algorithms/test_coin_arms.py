@@ -13,7 +13,7 @@ from privateer_core.errors import SpecError
 from privateer_core.policies.policy import Arms
 from privateer_core.primitives.public_coins import UNIT
 from privateer_server.algorithms import learner_for
-from privateer_server.rounds.loop import Schedule
+from privateer_server.rounds.schedule import Schedule
 from tests.support.specs import SHUFFLE, make_spec
 from tests.unit.algorithms.test_additive import people, spec_of
 
@@ -178,7 +178,7 @@ def policy(changes: dict[str, Any], arms: int, version: int) -> PartitionPolicy:
 
 def test_the_share_of_an_added_arm_counts_from_its_first_policy() -> None:
     before, after = policy(SHUFFLE, 3, 1), policy(SHUFFLE, 4, 2)
-    shares = after.with_deciders([(before, 0.5), (after, 0.5)]).layout.shares
+    shares = after.with_decision_policies([(before, 0.5), (after, 0.5)]).layout.shares
     np.testing.assert_allclose(shares, [[0.5 / 3 + 0.125] * 3 + [0.125]] * len(shares), atol=1e-4)
 
 

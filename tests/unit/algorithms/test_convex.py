@@ -10,7 +10,7 @@ from privateer_core.algorithms import parse_spec
 from privateer_core.algorithms.convex.spec import ConvexSpec, Domain, uniform_layout
 from privateer_core.errors import InputError, Malformed, SpecError
 from privateer_core.policies.policy import Arms
-from privateer_server.rounds.loop import Schedule
+from privateer_server.rounds.schedule import Schedule
 
 ONE = {"feedback": "one-point", "strong_convexity": 0.0}
 WINDOW = {"conversion_window_seconds": 60.0}

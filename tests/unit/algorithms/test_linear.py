@@ -33,7 +33,7 @@ from privateer_core.privacy.terms import Terms
 from privateer_core.spec.columns import CIRCLE, FLAG, NUMBER, Block, code_block, encode_bits
 from privateer_core.spec.sections import parse_section
 from privateer_lab.simulation.scores import SeededNoise
-from privateer_server.rounds.loop import Schedule
+from privateer_server.rounds.schedule import Schedule
 from tests.support.specs import linear_spec, make_spec
 
 

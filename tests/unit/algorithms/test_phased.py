@@ -11,7 +11,7 @@ from privateer_core.algorithms import parse_spec
 from privateer_core.algorithms.phased import PhasedSpec
 from privateer_core.errors import InputError, Malformed, SpecError
 from privateer_core.spec.actions import draw_sphere_points
-from privateer_server.rounds.loop import Schedule
+from privateer_server.rounds.schedule import Schedule
 from tests.support.phased import phased_spec, tables
 from tests.support.specs import make_spec
 from tests.support.specs import tables as partition_tables

@@ -12,7 +12,7 @@ from privateer_core.policies.policy import Arms
 from privateer_core.privacy.certificate import JOINT, certify, recompute
 from privateer_lab.environments import default_environment, environment_for
 from privateer_server.algorithms.sparse.learner import EpochLearner
-from privateer_server.rounds.loop import Schedule
+from privateer_server.rounds.schedule import Schedule
 from tests.support.specs import sparse_spec
 
 

@@ -16,7 +16,7 @@ from privateer_lab.simulation.simulation import Simulation
 from privateer_server.algorithms.trial.evidence.trial_evidence import TrialEvidence
 from privateer_server.algorithms.trial.learner import TrialLearner
 from privateer_server.algorithms.trial.state import build_epoch
-from privateer_server.rounds.loop import Schedule
+from privateer_server.rounds.schedule import Schedule
 from tests.support.statistics import centred, is_compatible
 
 SPECS = {name: spec for name, spec in TrialSpec.instances().items() if not spec.questions}
@@ -97,7 +97,7 @@ def test_a_policy_that_no_learner_makes_is_refused(spec, policy) -> None:
 def test_shares_of_several_policies_are_mixed_by_their_reports(policy) -> None:
     early, late = with_allocation(policy, [[0.5, 0.25, 0.25]] * 4), with_allocation(policy, [[0.1, 0.45, 0.45]] * 4)
     late = replace(late, version=2)
-    mixed = late.with_deciders([(early, 0.25), (late, 0.75)]).choice.shares
+    mixed = late.with_decision_policies([(early, 0.25), (late, 0.75)]).choice.shares
     assert mixed[0] == pytest.approx([0.2, 0.4, 0.4], abs=1e-4)
 
 

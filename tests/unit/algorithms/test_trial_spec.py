@@ -13,7 +13,7 @@ from privateer_core.errors import SpecError
 from privateer_core.spec.context import encode_features
 from privateer_lab.cli.input_files import load_spec
 from privateer_lab.toml_file import read_tables
-from privateer_server.rounds.loop import Schedule
+from privateer_server.rounds.schedule import Schedule
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "trial.toml"
 

@@ -16,7 +16,7 @@ from privateer_core.primitives.questions import KeyedMeans, SmallDomainMeans
 from privateer_core.privacy.terms import calibrate
 from privateer_core.spec.privacy import Privacy
 from privateer_lab.simulation.scores import SeededNoise
-from privateer_server.rounds.loop import Schedule
+from privateer_server.rounds.schedule import Schedule
 from tests.support.specs import make_spec
 from tests.support.statistics import centred, is_compatible, same_law
 

@@ -24,7 +24,7 @@ from privateer_core.policies.gain_policy import (
 from privateer_core.policies.policy import AGE_MAX, Arms, decision_age, group_by_age, prefix_ages
 from privateer_core.privacy.terms import JUMP, calibrate, uninvited_terms
 from privateer_core.spec.spec import Spec
-from privateer_server.rounds.loop import Schedule
+from privateer_server.rounds.schedule import Schedule
 from tests.support.partitions import same
 from tests.support.people import rounds
 from tests.support.specs import SHUFFLE, make_spec, tables

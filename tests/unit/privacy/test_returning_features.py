@@ -21,7 +21,7 @@ from privateer_core.privacy.terms import Terms, calibrate
 from privateer_core.privacy.terms_verification import Limits, verify
 from privateer_core.spec.spec import Spec
 from privateer_core.wire.publication import Round
-from privateer_server.rounds.loop import Schedule
+from privateer_server.rounds.schedule import Schedule
 from tests.support.specs import linear_spec
 from tests.unit.algorithms.test_additive import spec_of
 

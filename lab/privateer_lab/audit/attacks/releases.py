@@ -17,7 +17,7 @@ from privateer_core.sampling.randomness import SecureNoise
 from privateer_lab.audit.case import Case
 from privateer_lab.audit.law import Scores
 from privateer_lab.audit.views import attack_releases, model_for
-from privateer_server.rounds.loop import Schedule, Step
+from privateer_server.rounds.schedule import Schedule, Step
 
 _SEED: Final = 17
 _N_READERS: Final = 100

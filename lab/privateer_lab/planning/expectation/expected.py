@@ -19,7 +19,7 @@ from privateer_lab.planning.expectation.choices import Kind, VariedSpec, find_le
 from privateer_lab.planning.expectation.partial_runs import PartialRun
 from privateer_lab.planning.other_algorithms import is_effect_spec
 from privateer_lab.planning.plans import count_needed, median_count
-from privateer_server.rounds.loop import Schedule, count_participants
+from privateer_server.rounds.schedule import Schedule, count_participants
 
 _MIN_RUNS_FOR_OWN_VARIANCE: Final = 3
 """Fewest runs of a row with which its own variance counts beside that of all rows."""

@@ -12,7 +12,7 @@ from privateer_lab.render.pictures import COLOURS, create_panels
 from privateer_lab.simulation.simulate import simulate_once
 from privateer_papers.paper_1.setting import build_instance, build_source
 from privateer_papers.reproduction import Effort, Reproduction, Row, Rows, TableLine, mean_text
-from privateer_server.rounds.loop import Step
+from privateer_server.rounds.schedule import Step
 
 _POINT: Final = np.array([[1 / 3, 1 / 3]])
 _HORIZON: Final = 1000

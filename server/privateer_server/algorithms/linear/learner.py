@@ -286,14 +286,17 @@ class ContinualLearner(ResidualLearner):
         pairs = sums.context_sums + release.sums[n_means:]
         people = sums.people + release.reports
         new_state = replace(state, **self.add_context_sums(sums.before, pairs, people, release.noise, policy.share))
-        running = replace(self._add_residuals(sums, new_state, policy, release), context_sums=pairs, people=people)
+        running = replace(
+            self._add_round_residuals(sums, new_state, policy, release), context_sums=pairs, people=people
+        )
         information, scores = running.evidence(release.noise / (1 - policy.share))
         reported, evidence = state.reported + release.reports, {"information": information, "scores": scores}
         return replace(new_state, reported=reported, **evidence, running=running, recent=None)
 
-    def _add_residuals(
+    def _add_round_residuals(
         self, sums: posteriors.ResidualSums, state: LinearState, policy: LinearPolicy, release: RunningSums
     ) -> posteriors.ResidualSums:
+        """Add a round's sums of rewards less what the policy's own means explain, and the matrices that scale them."""
         rate, n_reports = self.rate(state), release.reports
         slopes = compute_slopes(policy, self.moments(state), variance=rate * (1 - rate))
         n_arms, d = policy.means.shape

@@ -285,7 +285,7 @@ class SumState:
     weighted: Array
 
 
-class SumLearner(SparseLearner[SumState]):
+class SparseSumLearner(SparseLearner[SumState]):
     """A learner of each coefficient separately, from means of products with rewards.
 
     Features are taken to be uniform within their bounds and independent of each other: then the product with an arm at
@@ -377,4 +377,4 @@ class SumLearner(SparseLearner[SumState]):
 
 def learner(spec: SparseSpec) -> Learner:
     """Return the learner of a spec."""
-    return EpochLearner(spec) if spec.privacy.trust.curated else SumLearner(spec)
+    return EpochLearner(spec) if spec.privacy.trust.curated else SparseSumLearner(spec)

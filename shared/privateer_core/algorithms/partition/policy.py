@@ -232,7 +232,7 @@ class PartitionPolicy(AskedBins, ArmsPolicy):
         return ChoiceAnalyzer(translate_choices(earlier, self), leaves_out=True)
 
     @override
-    def with_deciders(self, decided: Sequence[tuple["PartitionPolicy", float]]) -> "PartitionPolicy":
+    def with_decision_policies(self, decided: Sequence[tuple["PartitionPolicy", float]]) -> "PartitionPolicy":
         """Return the policy for a learner whose reports are on decisions of several policies.
 
         If the arm is in the key, its ``choice`` has each arm's share over all policies. Otherwise reports contain the

@@ -97,7 +97,7 @@ class TrialPolicy(ArmsPolicy):
         return ChoiceAnalyzer(replace(earlier.choice, thresholds=repeated))
 
     @override
-    def with_deciders(self, decisions: Sequence[tuple["TrialPolicy", float]]) -> "TrialPolicy":
+    def with_decision_policies(self, decisions: Sequence[tuple["TrialPolicy", float]]) -> "TrialPolicy":
         """Return the policy with the mean shares of arms of the round's participants, over the deciding policies."""
         if all(policy.version == self.version for policy, _ in decisions):
             return self

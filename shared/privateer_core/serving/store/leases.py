@@ -76,10 +76,10 @@ class Lease:
         self._database, self._seconds, self._name = database, seconds, name
         self._parameters = {"name": name, "holder": holder}
         self._end_event = Event()
-        self._renewal_thread = Thread(target=self._renew, name="lease", daemon=True)
+        self._renewal_thread = Thread(target=self._keep_renewing, name="lease", daemon=True)
         self._renewal_thread.start()
 
-    def _renew(self) -> None:
+    def _keep_renewing(self) -> None:
         """Renew the lease until it is given back, or log that another replica has taken it over."""
         while not self._end_event.wait(self._seconds / 3):
             try:

@@ -60,7 +60,7 @@ class FileKind:
 def open_database(path: Path, kind: FileKind) -> sqlite3.Connection:
     """Open a file as `connect` does, and raise errors that an operator can act on."""
     try:
-        check_header(path, kind)
+        check_header_version(path, kind)
         return connect(path, kind)
     except (sqlite3.Error, OSError) as error:
         raise _explain_open_error(error, path, kind) from None
@@ -140,7 +140,7 @@ def _check_version(version: int, path: Path, kind: FileKind) -> None:
         raise SpecError(detail, field=kind.field, remedy=remedy)
 
 
-def check_header(path: Path, kind: FileKind) -> None:
+def check_header_version(path: Path, kind: FileKind) -> None:
     """Refuse a file that is too old or too new before SQLite opens it, since SQLite changes opened files.
 
     All other checks are in `check_kind`. After an interrupted migration the header may be behind the write-ahead log,

@@ -11,7 +11,7 @@ from privateer_core.answer.policy_view import ArmsOfBin, BinShares
 from privateer_lab.cli.command_line import main
 from privateer_lab.render.terminal import draw_map
 from privateer_lab.render.words import format_arm_shares, whole_percent
-from privateer_server.rounds.loop import Schedule
+from privateer_server.rounds.schedule import Schedule
 from tests.support.answers import document
 from tests.support.phased import phased_spec
 from tests.support.specs import make_spec

@@ -39,7 +39,7 @@ from privateer_lab.render.tables import part_tables
 from privateer_lab.services.demo import demo_spec
 from privateer_lab.services.processes import Services, free_port, run_services
 from privateer_lab.services.rest import create_experiment, parse_policy
-from privateer_server.rounds.loop import Schedule
+from privateer_server.rounds.schedule import Schedule
 from tests.support.answers import PEOPLE, SENTENCE, published
 from tests.support.pages import Page, check
 from tests.support.specs import make_spec

@@ -17,7 +17,7 @@ from privateer_core.errors import SpecError
 from privateer_core.policies.policy import Arms
 from privateer_core.spec.context import encode_features
 from privateer_lab.environments import environment_for
-from privateer_lab.tables import data_table, sources
+from privateer_lab.tables import data_table, table_files
 from privateer_lab.tables.data_column import Numbers
 from privateer_lab.tables.data_table import available_memory
 from tests.support.specs import make_spec, tables
@@ -226,7 +226,7 @@ def test_blocks_are_one_table(tmp_path, monkeypatch):
     rows = "".join(f'{20 + i % 60},"co\nok, {i % 3}",{i % 40},{"abc"[i % 3]}\n\n' for i in range(500))
     path = write(tmp_path, "age,job,hours,kind\n" + rows)
     whole = everybody(people(f"{path},{path}"), 1000)
-    monkeypatch.setattr(sources, "_BYTES", 256)
+    monkeypatch.setattr(table_files, "_BYTES", 256)
     assert (everybody(people(f"{path},{path}"), 1000) == whole).all()
     worse = write(tmp_path, "age,job,hours,kind\n" + rows + f"50,,40,{SECRET}\n", "worse.csv")
     with pytest.raises(SpecError, match=r"row 1002, column 'kind' .* not one of the classes") as refused:
@@ -236,7 +236,7 @@ def test_blocks_are_one_table(tmp_path, monkeypatch):
 
 def test_quotes_may_follow_a_blank(tmp_path, monkeypatch):
     """As in "50, \"cook, or baker\"": the same people as without blanks, and rows keep their numbers."""
-    monkeypatch.setattr(sources, "_BLOCK_ROWS", 7)
+    monkeypatch.setattr(table_files, "_BLOCK_ROWS", 7)
     rows = [f'{20 + i % 60},"cook, {i % 3}",{i % 40},"{"abc"[i % 3]}"\n' for i in range(50)]
     plain = write(tmp_path, "age,job,hours,kind\n" + "".join(rows))
     blanks = write(tmp_path, "age, job, hours, kind\n" + "".join(rows).replace(',"', ', "'), "blanks.csv")
@@ -248,7 +248,7 @@ def test_quotes_may_follow_a_blank(tmp_path, monkeypatch):
 
 
 def test_a_row_that_is_too_long_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr(sources, "_BYTES", 2**20)
+    monkeypatch.setattr(table_files, "_BYTES", 2**20)
     features = ",".join(f"note{i}" for i in range(20))
     long = ",".join(["x" * 100_000] * 20)
     path = write(tmp_path, f"age,hours,kind,{features}\n30,20,a,{long}\n40,10,b,{long}\n50,10,c,{long}\n")

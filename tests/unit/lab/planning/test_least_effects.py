@@ -32,7 +32,7 @@ from privateer_lab.planning.plans import (
     plan_effects,
 )
 from privateer_lab.simulation.simulate import is_gaining, list_warnings, simulate_once
-from privateer_server.rounds.loop import Schedule
+from privateer_server.rounds.schedule import Schedule
 from tests.support.specs import make_spec
 
 

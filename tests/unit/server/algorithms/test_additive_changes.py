@@ -13,7 +13,7 @@ from privateer_core.policies.policy import Arms
 from privateer_core.primitives.public_coins import UNIT
 from privateer_server.algorithms import learner_for
 from privateer_server.experiments.spec_changes import add_arm, retire_arm
-from privateer_server.rounds.loop import Schedule, Step
+from privateer_server.rounds.schedule import Schedule, Step
 from tests.unit.algorithms.test_additive import spec_of
 from tests.unit.server.algorithms import test_additive_levels as levels_first
 from tests.unit.server.algorithms.test_additive_learner import play

@@ -20,7 +20,7 @@ from privateer_server.algorithms.additive.shared_terms import (
     _fit_prior,
     fit_shared_terms,
 )
-from privateer_server.rounds.loop import Schedule
+from privateer_server.rounds.schedule import Schedule
 from tests.unit.algorithms.test_additive import spec_of
 from tests.unit.server.algorithms.test_additive_learner import CELLS, FAR, MASSES
 

@@ -29,7 +29,7 @@ from privateer_server.algorithms.bandit.sampling_rules import (
     tsallis,
 )
 from privateer_server.conclusions.conclusion import conclude
-from privateer_server.rounds.loop import Schedule
+from privateer_server.rounds.schedule import Schedule
 
 EXAMPLES = Path(__file__).parents[4] / "examples"
 ALL = np.ones(3, bool)
@@ -422,7 +422,7 @@ def test_late_reports_on_arms_that_a_round_does_not_ask_about_count_for_no_other
         decisions = first.decide(np.zeros((3000, 0)), coins)
         contributions = policy.contribute(np.zeros((3000, 0)), coins, decisions, means[decisions.arms])
         release = policy.terms.mechanism.simulate(contributions, rng)
-        posterior = learner.learn(start, policy.with_deciders([(first, 1.0)]), release).posterior
+        posterior = learner.learn(start, policy.with_decision_policies([(first, 1.0)]), release).posterior
         is_asked = choice.shares[0] > 0
         assert (posterior.precision > 0).tolist() == is_asked.tolist()
         assert np.abs(posterior.means - means)[is_asked].max() < 0.05

@@ -18,7 +18,7 @@ from privateer_server.algorithms.partition.bin_tree import (
 )
 from privateer_server.algorithms.partition.kernel import LENGTHS, SPREADS, Kernel, interval_covariance, usual_lengths
 from privateer_server.algorithms.partition.splitting import SplittingRule, is_undecided
-from privateer_server.rounds.loop import Schedule
+from privateer_server.rounds.schedule import Schedule
 from tests.support.partitions import random_bins
 from tests.support.specs import SHUFFLE, make_spec
 

@@ -10,7 +10,7 @@ from privateer_core.algorithms.partition import PartitionSpec
 from privateer_core.errors import SpecError
 from privateer_server.algorithms import learner_for
 from privateer_server.experiments.spec_changes import add_arm, extend_horizon, retire_arm, with_name
-from privateer_server.rounds.loop import Schedule
+from privateer_server.rounds.schedule import Schedule
 from tests.support.phased import phased_spec
 from tests.support.servers import PHASED
 from tests.support.specs import make_spec

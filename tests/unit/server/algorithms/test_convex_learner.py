@@ -17,7 +17,7 @@ from privateer_papers.paper_2.convex import PublishedConvexSpec
 from privateer_server.algorithms import learner_for
 from privateer_server.algorithms.convex.learner import ConvexLearner, ConvexState, _solve_radius
 from privateer_server.algorithms.convex.pair_distance import GradientSums, PairDistance
-from privateer_server.rounds.loop import Schedule
+from privateer_server.rounds.schedule import Schedule
 
 SPECS = {**ConvexSpec.instances(), "published": PublishedConvexSpec.instances()["local"]}
 TRUTH = np.array([0.3, -0.4])

@@ -19,7 +19,7 @@ from privateer_core.primitives.public_coins import SlotLayout
 from privateer_core.spec.spec import Spec
 from privateer_server.algorithms.gain_rounds.gain_learner import GroupMeans
 from privateer_server.experiments.spec_changes import extend_horizon, retire_arm
-from privateer_server.rounds.loop import Schedule
+from privateer_server.rounds.schedule import Schedule
 from tests.support.people import rounds
 from tests.support.specs import SHUFFLE, make_spec, tables
 from tests.support.statistics import FALSE_ALARM, centred

@@ -17,7 +17,7 @@ from privateer_server.algorithms.linear.posterior import (
     estimate_level,
     fit_posterior,
 )
-from privateer_server.rounds.loop import Schedule
+from privateer_server.rounds.schedule import Schedule
 from tests.support.specs import linear_spec
 
 RNG = np.random.default_rng(4)

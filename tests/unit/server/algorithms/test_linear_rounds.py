@@ -14,7 +14,7 @@ from privateer_server.algorithms import NewRound
 from privateer_server.algorithms.linear import learner
 from privateer_server.algorithms.linear.learner import ContinualLearner, ResidualLearner
 from privateer_server.algorithms.linear.posterior import BaseStatistics, ResidualSums
-from privateer_server.rounds.loop import Schedule
+from privateer_server.rounds.schedule import Schedule
 from tests.support.specs import linear_spec
 
 TRUTH = np.array([0.5, 0.8, 0.0, 0.0, 0.0])
@@ -68,7 +68,7 @@ def test_rounds_without_moments_or_with_late_reports_are_settled_at_once():
     learner, state = rounds("shuffle", [1000])
     earlier = state.recent.rounds[0].policy
     policy = learner.policy(state, NewRound(2, 3, 1000))
-    followed = policy.with_deciders([(earlier, 0.5), (policy, 0.5)])
+    followed = policy.with_decision_policies([(earlier, 0.5), (policy, 0.5)])
     after = learner.learn(state, followed, simulate_release(policy, 1000, np.random.default_rng(9)))
     assert len(after.recent.rounds) == 1
     assert not np.array_equal(after.recent.information, state.recent.information)

@@ -8,7 +8,7 @@ import pytest
 from privateer_core.algorithms import parse_spec
 from privateer_core.answer.estimates import MeasuredRate
 from privateer_core.spec.reward import Reward
-from privateer_server.rounds.loop import Schedule
+from privateer_server.rounds.schedule import Schedule
 from tests.support.people import rounds
 from tests.support.specs import tables
 

@@ -10,7 +10,7 @@ from privateer_core.algorithms.partition import PartitionSpec
 from privateer_core.answer.parts import BinMeans, DriftTest, HalfLives
 from privateer_lab.simulation.scores import SeededNoise
 from privateer_server.algorithms import learner_for
-from privateer_server.rounds.loop import Schedule
+from privateer_server.rounds.schedule import Schedule
 from tests.support.people import rounds
 from tests.support.specs import make_spec
 

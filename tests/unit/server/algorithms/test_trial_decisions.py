@@ -27,7 +27,7 @@ from privateer_server.algorithms.trial.reasons import ReasonCode
 from privateer_server.algorithms.trial.state import TrialState
 from privateer_server.algorithms.trial.treatment_effects import compute_average_effects, compute_effects
 from privateer_server.conclusions.conclusion import conclude
-from privateer_server.rounds.loop import Schedule, Step
+from privateer_server.rounds.schedule import Schedule, Step
 
 NAN = (np.nan, np.nan, np.nan)
 ABOVE, BELOW, AROUND = (0.3, 0.1, 0.5), (-0.3, -0.5, -0.1), (0.1, -0.1, 0.3)

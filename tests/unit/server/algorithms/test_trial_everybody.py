@@ -170,7 +170,7 @@ def test_late_reports_count_for_the_arm_that_their_coins_chose() -> None:
         rewards = (rng.random(PEOPLE) < np.array([0.1, 0.9, 0.5])[decided.arms]).astype(float)
         values = new.contribute(contexts, coins, decided, rewards)
         counts = new.make_analyzer(earlier).simulate(new.mechanism, values, rng)
-        epoch = build_everybody_epoch(new.with_deciders([(earlier, 1.0)]), counts)
+        epoch = build_everybody_epoch(new.with_decision_policies([(earlier, 1.0)]), counts)
         late.append(TrialEvidence.begin(plan).add(epoch).average)
         wrong.append(
             TrialEvidence.begin(plan).add(build_everybody_epoch(new, new.mechanism.simulate(values, rng))).average

@@ -26,7 +26,7 @@ from privateer_server.algorithms.trial.evidence.trial_evidence import TrialEvide
 from privateer_server.algorithms.trial.learner import TrialLearner
 from privateer_server.algorithms.trial.power.power_analysis import analyze_power, build_designs
 from privateer_server.algorithms.trial.state import build_epoch, estimate_slope
-from privateer_server.rounds.loop import Schedule
+from privateer_server.rounds.schedule import Schedule
 from tests.support.people import rounds
 from tests.support.specs import tables
 

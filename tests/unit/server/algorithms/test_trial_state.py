@@ -13,7 +13,7 @@ from privateer_core.spec.reward import append_numbers
 from privateer_server.algorithms.trial.evidence.trial_evidence import TrialEvidence
 from privateer_server.algorithms.trial.learner import TrialLearner
 from privateer_server.algorithms.trial.state import SampleRatio, build_epoch, compute_excess
-from privateer_server.rounds.loop import Schedule
+from privateer_server.rounds.schedule import Schedule
 from tests.support.statistics import centred
 
 SPECS = TrialSpec.instances()

@@ -23,7 +23,7 @@ from privateer_server.conclusions.headlines import (
     suggest_sizes,
 )
 from privateer_server.conclusions.texts import AnswerFacts, choose_decimals, format_difference, shorten
-from privateer_server.rounds.loop import Schedule
+from privateer_server.rounds.schedule import Schedule
 from tests.support.specs import make_spec
 
 SPEC = make_spec({"experiment.arms": ["now", "short", "long"]})

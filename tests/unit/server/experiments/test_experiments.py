@@ -11,7 +11,7 @@ from privateer_core.answer.conclusion import decode_answer
 from privateer_core.privacy.certificate import read_certificate, recompute
 from privateer_core.wire.publication import decode_publication
 from privateer_server.experiments.catalog import Experiments
-from privateer_server.rounds import loop
+from privateer_server.rounds import schedule
 from privateer_server.store.records import TRANSIENT_ERRORS
 from tests.support.phased import tables as phased_tables
 from tests.support.sealing import body_of, sealed_reports
@@ -249,10 +249,10 @@ async def test_an_answer_is_cached_until_it_changes(api: Api) -> None:
 async def test_reading_computes_one_answer_per_state(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     await api.create(SMALL)
     answered = []
-    learner = type(loop.Schedule(make_spec()).learner)
+    learner = type(schedule.Schedule(make_spec()).learner)
     answer = learner.answer
     monkeypatch.setattr(learner, "answer", lambda *arguments: (answered.append(1), answer(*arguments))[1])
-    monkeypatch.setattr(loop, "learner_for", lambda _: 1 / 0)
+    monkeypatch.setattr(schedule, "learner_for", lambda _: 1 / 0)
     for page in ("", "/policy", "/policy/1", "/state", "/answer", "/answer", "/history", "/privacy"):
         assert (await api.client.get(f"/experiments/test{page}")).status_code == 200
     assert answered == [1]

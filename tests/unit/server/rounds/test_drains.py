@@ -15,7 +15,7 @@ from privateer_core.policies.gain_policy import GainPolicy
 from privateer_core.wire.batch import BATCH, SIGNATURE_HEADER
 from privateer_core.wire.publication import decode_publication
 from privateer_server.app import create_app
-from privateer_server.rounds.loop import Schedule
+from privateer_server.rounds.schedule import Schedule
 from privateer_server.settings import ServerSettings
 from tests.support.asgi import serving
 from tests.support.changes import arms_played, change, make_change, record_holds, report

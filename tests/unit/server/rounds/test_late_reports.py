@@ -23,7 +23,7 @@ from privateer_lab.environments.environment import Delay
 from privateer_server.algorithms.phased.design import near_optimal_design
 from privateer_server.app import create_app
 from privateer_server.experiments.experiment import measure_experiment
-from privateer_server.rounds.loop import Schedule
+from privateer_server.rounds.schedule import Schedule
 from privateer_server.rounds.succession import EarlierPolicies, shares_by_policy
 from privateer_server.settings import ServerSettings
 from tests.support.asgi import serving

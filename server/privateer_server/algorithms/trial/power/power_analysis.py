@@ -143,7 +143,7 @@ def _variances(
     Of numbers, th (1 - th) is the variance of what a hit counts, and (1 - f)^2 + f^2 that of noise about f.
     """
     f, p = np.asarray(rate), design.segments[:, None]
-    u = [_planned_weight(design, epoch, f, size_ratio) for epoch in epochs]
+    u = [_compute_epoch_weight(design, epoch, f, size_ratio) for epoch in epochs]
     weighted_epochs = list(zip(u, epochs, strict=True))
     people = [weight * epoch.people * size_ratio for weight, epoch in weighted_epochs]
     n, squared = sum(people), sum(weight * weighted_people for weight, weighted_people in zip(u, people, strict=True))
@@ -169,8 +169,8 @@ def _variances(
     return sampling, np.asarray(noise * np.square(1 / arm_shares).sum(axis=-1) / np.square(n * q * p))
 
 
-def _planned_weight(design: TrialDesign, epoch: PlannedEpoch, f: Array, size_ratio: float | Array) -> Array:
-    """Return the weight of an epoch at planned shares, up to a constant: root of its participants over its variance."""
+def _compute_epoch_weight(design: TrialDesign, epoch: PlannedEpoch, f: Array, size_ratio: float | Array) -> Array:
+    """Return the weight of an epoch, up to a constant: the root of its reports over its variance at mean rewards f."""
     people = epoch.people * size_ratio
     v = expected_hits_per_report(design, epoch.keep, epoch.other)
     own_hits = epoch.keep * design.segments[:, None]

@@ -52,7 +52,7 @@ class Schedule:
 
     def learn(self, step: Step, release: Any, decided: PolicyMix = ()) -> Any:
         """Return the state after a round's release; ``decided`` has the policies whose decisions were reported."""
-        policy = step.policy.with_deciders(decided) if decided else step.policy
+        policy = step.policy.with_decision_policies(decided) if decided else step.policy
         return self.learner.learn(step.state, policy, release)
 
     def learn_from_miss(self, step: Step, *, is_repeated: bool) -> Any:
