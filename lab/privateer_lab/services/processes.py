@@ -20,7 +20,9 @@ from privateer_core.wire.keys import load_or_create_key, publish_key
 
 _START_SECONDS = 90.0
 _LOOPBACK_SETTINGS = {"PRIVATEER_HOST": "127.0.0.1", "PRIVATEER_ADMIN_HOST": "127.0.0.1"}
-_FREE_PORTS = range(20_000, 32_000)
+_FREE_PORTS, _PORT_SHARES = range(20_000, 32_000), 16
+"""Ports of services without a fixed one, and the number of processes that share them out."""
+_assigned_ports: set[int] = set()
 """Ports outside of the ephemeral ranges of all systems."""
 _PORT_OPTIONS = ("--server-port", "--shuffler-port", "--admin-port", "--shuffler-admin-port")
 
@@ -145,12 +147,15 @@ class IssuerProcess(NamedTuple):
 def free_port() -> int:
     """Return a free port of the loopback interface.
 
-    It is below the ephemeral ports, since a system may give an ephemeral port away before the service listens.
+    It is below the ephemeral ports, since a system may give an ephemeral port away before the service listens. No
+    process gets a port twice, and processes started one after another choose among different ones.
     """
+    ports = _FREE_PORTS[os.getpid() % _PORT_SHARES :: _PORT_SHARES]
     while True:
-        port = secrets.choice(_FREE_PORTS)
+        port = secrets.choice([port for port in ports if port not in _assigned_ports] or ports)
         with suppress(OSError), socket.socket() as probe:
             probe.bind(("127.0.0.1", port))
+            _assigned_ports.add(port)
             return port
 
 

@@ -38,6 +38,10 @@ test("other bits, other shares: a planted defect", () => {
 });
 
 test("numbers in bits", () => {
+  for (const maximum of [2 ** 49 - 1, 2 ** 53 - 1]) {
+    assert.deepEqual(circuits.bitWeights(maximum), Array.from(circuits.bitWeights(maximum), (_, place) => 2 ** place));
+    assert.equal(circuits.bitWeights(maximum).length, Math.round(Math.log2(maximum)));
+  }
   for (const maximum of [1, 2, 5, 7, 10, 255, 1000]) {
     const weights = circuits.bitWeights(maximum);
     for (let number = 0; number <= maximum; number++) {

@@ -50,10 +50,12 @@ class VerifiedBatch:
 def verify_many(prio3: Prio3, key: bytes, context: bytes, party: int, reports: Sequence[Report]) -> VerifiedBatch:
     """Verify each report as `Prio3.verify` does.
 
-    Of the field of 128 bits, with one proof a report.
+    Of the field of 128 bits, with one proof a report, and weights of bits whose sums stay in 64 bits.
     """
     circuit = prio3.circuit
-    if circuit.field is not FIELD_128 or prio3.n_proofs != 1 or circuit.n_calls > limbs.MOST_ADDED:
+    weights = [circuit.output_weights, *(check.coefficients for check in circuit.checks)]
+    is_large = max(sum(map(abs, row)) for row in weights) >= limbs.MOST_WEIGHT
+    if circuit.field is not FIELD_128 or prio3.n_proofs != 1 or circuit.n_calls > limbs.MOST_ADDED or is_large:
         raise ValueError("such a circuit is verified one by one")
     size = max(1, _CACHED_NUMBERS // circuit.n_bits)
     batch = VerifiedBatch([], [], np.zeros((5, len(reports), circuit.n_outputs), dtype=np.int64))

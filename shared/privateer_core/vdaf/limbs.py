@@ -15,6 +15,8 @@ from privateer_core.vdaf.field import FIELD_128
 Limbs = NDArray[np.int64]
 """Numbers, (5, ...): the sum of limb i times 2^(26 i)."""
 MOST_ADDED: Final = 256
+MOST_WEIGHT: Final = 1 << 36
+"""Bound of the sum of whole numbers by which limbs of 26 bits are multiplied before `fold`."""
 _BITS: Final = 26
 _MASK: Final = (1 << _BITS) - 1
 _N_LIMBS: Final = 5

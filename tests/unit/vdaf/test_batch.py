@@ -7,7 +7,7 @@ import pytest
 
 from privateer_core.vdaf import limbs
 from privateer_core.vdaf.batch import Report, VerifiedBatch, verify_many
-from privateer_core.vdaf.circuits import box
+from privateer_core.vdaf.circuits import ball, box
 from privateer_core.vdaf.field import FIELD_64, FIELD_128
 from privateer_core.vdaf.prio3 import InvalidProof, Prio3
 from tests.unit.vdaf.votes import ALGORITHM, CONTEXT, KEY, KINDS, Kind, encode_numbers, make_nonces, shard
@@ -68,7 +68,10 @@ def test_a_spoilt_report_of_500_touches_no_other() -> None:
 
 
 def test_what_is_verified_one_by_one_is_refused() -> None:
-    for prio3 in (Prio3(replace(box(3, 7), field=FIELD_64), ALGORITHM), Prio3(box(3, 7), ALGORITHM, n_proofs=2)):
+    """Weights of 2^36 and more overflowed without a sign: honest votes were refused, or summed up wrong."""
+    large = [Prio3(circuit, ALGORITHM) for circuit in (box(4, (1 << 40) - 1), ball(2, (1 << 18) - 1, 1 << 37))]
+    others = [Prio3(replace(box(3, 7), field=FIELD_64), ALGORITHM), Prio3(box(3, 7), ALGORITHM, n_proofs=2)]
+    for prio3 in (*large, *others):
         with pytest.raises(ValueError, match="one by one"):
             verify_many(prio3, KEY, CONTEXT, 0, [])
 
@@ -105,3 +108,15 @@ def test_limbs_of_sums_and_differences_are_reduced() -> None:
     for factor in (-3, -1, 0, 1, 1000):
         assert limbs.to_integers(row * factor) == [[number * factor % PRIME for number in EDGES]]
     assert limbs.read_numbers(FIELD_128.encode(EDGES), len(EDGES)).shape == (5, 1, len(EDGES))
+
+
+def test_the_largest_weights_are_summed_up_exactly() -> None:
+    """A maximum below 2^36 is still summed up in a batch, of the largest and the smallest numbers."""
+    maximum = limbs.MOST_WEIGHT - 1
+    prio3 = Prio3(box(2, maximum), ALGORITHM)
+    reports, _ = make_reports(prio3, [encode_numbers((maximum, 0), maximum)] * 9)
+    batch = verify_many(prio3, KEY, CONTEXT, 0, reports)
+    single = [prio3.verify(KEY, CONTEXT, 0, report.nonce, report.public, report.share) for report in reports]
+    assert batch.verifiers == [verifier for _, verifier in single]
+    outputs = zip(*(verification.output for verification, _ in single), strict=True)
+    assert batch.add_up([True] * 9) == [sum(column) % PRIME for column in outputs]

@@ -21,7 +21,7 @@ export const countCalls = (circuit) =>
  * @param {Circuit} circuit
  * @returns {number} points of a wire's polynomial: a seed, the calls, and zeros up to a power of 2
  */
-export const countPoints = (circuit) => 2 ** (Math.floor(Math.log2(countCalls(circuit))) + 1);
+export const countPoints = (circuit) => 2 ** countCalls(circuit).toString(2).length;
 
 /** @param {Circuit} circuit */
 export const proofLength = (circuit) => 2 * circuit.chunkLength + 2 * countPoints(circuit) - 1;
@@ -31,7 +31,7 @@ export const proofLength = (circuit) => 2 * circuit.chunkLength + 2 * countPoint
  * @returns {number[]} weights of bits that make each whole number from 0 to a maximum, and none above it
  */
 export function bitWeights(maximum) {
-  const nBits = Math.floor(Math.log2(maximum)) + 1;
+  const nBits = maximum.toString(2).length;
   const lower = Array.from({ length: nBits - 1 }, (_, place) => 2 ** place);
   return [...lower, maximum - 2 ** (nBits - 1) + 1];
 }
