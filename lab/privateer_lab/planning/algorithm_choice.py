@@ -36,7 +36,7 @@ class AlgorithmChoice:
     single: float  # that of the best single arm
     max_gain: float  # the gain of a participant from the best arm by features
     is_rate: bool  # whether rewards are rates
-    # mean reward with cut points of numbers from the data; None: not tried, or not clearly more
+    # mean reward with cut points of numbers from the data, which are then chosen; None: not tried, or not clearly more
     quantile_reward: float | None = None
     is_tie: bool = False  # whether all arms are equally good for all participants
     kept_features: tuple[str, ...] | None = None  # the selected features; None: all
@@ -69,18 +69,28 @@ class AlgorithmChoice:
         if self.kept_features and n_more > len(self.kept_features):
             return f"{fraction}: more would cost more noise than they tell; without privacy {n_more}"
         if self.kept_features:
-            return f"{fraction}: the others add no more than chance"
-        without_privacy = f"; without privacy {n_more} would" if n_more else ""
+            companion = "it" if len(self.kept_features) == 1 else "them"
+            return f"{fraction}: the others add no more than chance beside {companion}"
         condition = "; if options are worth what these rows say"  # chance may say it of options that are alike
         best_comparison = f"{condition}, {shorten(self.best_option)} for everybody earns more than trying others"
-        is_above = self.single > max(self.rewards.values()) + (self.margin or 0.0)
+        is_above = self.single > max(*self.rewards.values(), self.reward) + (self.margin or 0.0)
         explanation = best_comparison if self.best_option and is_above else ""
-        return f"{fraction}: none tells enough to earn more than one option for all{without_privacy}{explanation}"
+        verdict = (
+            f"none tells enough to earn more than one option for all; without privacy {n_more} would"
+            if n_more
+            else "these rows show none that changes which option is best; they may be too few for a weak one"
+        )
+        return f"{fraction}: {verdict}{explanation}"
+
+    @property
+    def reward(self) -> float:
+        """The mean reward of what is chosen, with cut points of numbers from the data where they are."""
+        return self.rewards[self.name] if self.quantile_reward is None else self.quantile_reward
 
     @property
     def gain(self) -> float:
         """The mean reward above that of the best single arm."""
-        return self.rewards[self.name] - self.single
+        return self.reward - self.single
 
     def explain_wide_interval(self, half_width: float) -> str:
         """Say that the gain is less than the half-width with which it would be measured."""
@@ -91,14 +101,14 @@ class AlgorithmChoice:
     def shortfall(self) -> str:
         """Return a clause that says what the best single arm earns; empty if the choice clearly earns more."""
         gain, margin = self.gain, self.margin or 0.0
-        single, reward = self._unit.write(self.single), self._unit.write(self.rewards[self.name])
+        single, reward = self._unit.write(self.single), self._unit.write(self.reward)
         if self.is_tie or gain > margin or (self.margin is None and (gain > 0 or single == reward)):
             return ""
         option = f"{shorten(self.best_option)} for everybody" if self.best_option else "the best single option"
         verdict, conjunction = (
             ("earns more than", "instead of") if -gain > margin else ("may earn as much as", "beside")
         )
-        return f"{option} {verdict} this draft on these people, {single} {conjunction} {reward}{self._margin}"
+        return f"{option} {verdict} this draft, which learns all anew, {single} {conjunction} {reward}{self._margin}"
 
     @property
     def _unit(self) -> Unit:
@@ -114,7 +124,10 @@ class AlgorithmChoice:
         if self.kept_features is not None:
             kept_names = f" Kept: {', '.join(map(shorten, self.kept_features))}." if self.kept_features else ""
             reward = None if self.full_reward is None else self._unit.write(self.full_reward)
-            comparison = f" With all of them it would earn {reward}." if reward and not self.is_tie else ""
+            everything = f"all {self.n_features} features"
+            if self.dropped:
+                everything += f" and all {len(self.options) + len(self.dropped)} options"
+            comparison = f" With {everything} it would earn {reward}." if reward and not self.is_tie else ""
             yield f"{self.reason[0].upper()}{self.reason[1:]}.{kept_names}{comparison}"
         if self.dropped:
             yield f"{self.options_reason}. Left out: {', '.join(repr(shorten(name)) for name in self.dropped)}."
@@ -123,7 +136,7 @@ class AlgorithmChoice:
     def options_reason(self) -> str:
         """The number of selected arms, and the reason, in a line."""
         n = len(self.options)
-        return f"{n} of {n + len(self.dropped)} options: in this log the others add less than trying them costs"
+        return f"{n} of {n + len(self.dropped)} options: in this log the others add less beside these than trying them costs"
 
     def _say_means(self) -> str:
         """Compare the chosen algorithm's reward with that of the best single option, and with those of the others."""
@@ -136,12 +149,12 @@ class AlgorithmChoice:
             )
         comparisons = [f"{name!r} {write(value)}" for name, value in self.rewards.items() if name != self.name]
         comparison = f" ({', '.join(comparisons)})" if comparisons else ""
-        highest = max(self.rewards.values())
+        highest = max(*self.rewards.values(), self.reward)
         is_above = self.single > highest + (self.margin or 0.0) and write(self.single) != write(highest)
-        remark = ", more than any of them" if is_above else ""
+        remark = ", more than any algorithm tried" if is_above else ""
         name = f", {shorten(self.best_option)}," if self.best_option else ""
         return (
-            f"In runs on these people this earns {write(self.rewards[self.name])}{self._margin}; the best single option"
+            f"In runs on these people this earns {write(self.reward)}{self._margin}; the best single option"
             f"{name} earns {write(self.single)}{remark}. algorithm.name is {self.name!r}{note}{comparison}."
         )
 
@@ -157,8 +170,8 @@ class AlgorithmChoice:
             min_gain = self._unit.points(_MIN_GAIN_SHARE * self.max_gain)
             yield f"Less than {min_gain} more, a twentieth of what choosing by features could gain, do not count."
         if self.quantile_reward is not None:
-            reward = self._unit.write(self.quantile_reward)
-            yield f"Cut points of numbers from the data earn {reward}: confirm that they may be public."
+            reward = self._unit.write(self.rewards[self.name])
+            yield f"It cuts numbers at points from the data, which may have to stay secret; equal widths earn {reward}."
 
     def _say_plain(self) -> Iterator[str]:
         """Say whether the algorithm without features is sufficient."""
@@ -171,7 +184,7 @@ class AlgorithmChoice:
                 f"{reason} for all of these people, so features gain nothing here. {self.name!r} stays in "
                 f"case yours differ; if not, leave out [context.features]: {plain!r}, which knows none, is enough."
             )
-        elif self.rewards[plain] > self.rewards[self.name]:
+        elif self.rewards[plain] > self.reward + (self.margin or 0.0):
             yield f"{plain!r}, which knows no features, earns more: to use it, leave out [context.features]."
 
 
@@ -220,6 +233,7 @@ def choose_algorithm(
     quantile_runs = CandidateRuns(full_spec, make_environment)
     quantile_runs.run([variant] if variant else [], 1)
     quantile_gain = quantile_runs.gain(best)
+    has_quantiles = quantile_gain - runs.gain(best) > margin
     comparable = [key for key in runs.runs if key.features == best.features or not key.features or not best.features]
     highest = {key.algorithm: key for key in sorted(comparable, key=runs.gain)}
     shown = {key.algorithm: key for key in comparable} | highest | {best.algorithm: best}
@@ -231,7 +245,7 @@ def choose_algorithm(
         single,
         max_gain,
         full_spec.reward.is_rate,
-        single + quantile_gain if quantile_gain - runs.gain(best) > margin else None,
+        single + quantile_gain if has_quantiles else None,
         is_tie,
         best.features if has_fewer_features else None,
         len(full[0].features),
@@ -240,7 +254,7 @@ def choose_algorithm(
         dropped=tuple(option for option in full_spec.options if option not in best.options),
         best_option="" if is_tie else full_spec.options[max(runs.all_runs, key=lambda run: run.single).arm],
         subset_reward=single + max(subset_gains) if subset_gains else None,
-        margin=runs.margin(best),
+        margin=(quantile_runs if has_quantiles else runs).margin(best),
     )
 
 

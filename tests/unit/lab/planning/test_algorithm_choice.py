@@ -107,14 +107,30 @@ def test_a_line_says_how_many_features_are_kept_and_why():
     algorithm_choice = AlgorithmChoice("additive", EARNED, 0.41, 1.8, True, None, False, ("age", "job"), 19, 11, 0.3)
     assert algorithm_choice.reason == "2 of 19 features: more would cost more noise than they tell; without privacy 11"
     assert algorithm_choice.sentence.startswith("In runs on these people this earns 50.0 %")
-    assert "Kept: age, job. With all of them it would earn 30.0 %." in algorithm_choice.sentence
+    assert "Kept: age, job. With all 19 features it would earn 30.0 %." in algorithm_choice.sentence
     sufficient = AlgorithmChoice("additive", EARNED, 0.41, 1.8, True, None, False, ("age", "job"), 19, 2, 0.3)
-    assert sufficient.reason == "2 of 19 features: the others add no more than chance"
+    assert sufficient.reason == "2 of 19 features: the others add no more than chance beside them"
+    fewer_options = replace(algorithm_choice, options=("a", "b"), dropped=("c",))
+    assert "With all 19 features and all 3 options it would earn 30.0 %." in fewer_options.sentence
     featureless = AlgorithmChoice("bandit", EARNED, 0.41, 1.8, True, None, False, (), 19, 3, 0.3, best_option="a")
     reason = "0 of 19 features: none tells enough to earn more than one option for all; without privacy 3 would"
     assert featureless.reason == reason
     instead = f"{reason}; if options are worth what these rows say, a for everybody earns more than trying others"
     assert replace(featureless, single=max(EARNED.values()) + 0.01).reason == instead
+    unknown = replace(featureless, n_without_privacy=0).reason
+    assert unknown.startswith(
+        "0 of 19 features: these rows show none that changes which option is best; they may be too"
+    )
+
+
+def test_what_a_draft_earns_is_said_of_the_draft_that_is_written():
+    """With cut points the draft earns 55 %, less than the featureless algorithm by less than chance."""
+    choice = AlgorithmChoice("additive", EARNED | {"bandit": 0.56}, 0.41, 1.8, True, 0.55, margin=0.02)
+    assert choice.sentence.startswith("In runs on these people this earns 55.0 % (± 2.0 points)")
+    assert "equal widths earn 50.0 %" in choice.sentence
+    assert "leave out" not in choice.sentence
+    assert "leave out [context.features]" in replace(choice, quantile_reward=None).sentence
+    assert choice.gain == pytest.approx(0.14)
 
 
 @pytest.mark.parametrize(("earned", "promise"), [(0.3, "local"), (0.3, "none"), (0.5, "local")])
@@ -128,7 +144,7 @@ def test_the_next_step_of_a_draft_that_earns_less_than_one_option_says_so(tmp_pa
     assert spec_draft.choice_notes == [choice.sentence, f"{choice.reason}."]
     step = spec_draft.next_step(path)
     assert step.endswith(f"privateer plan {path}")
-    says_more = "Next: b for everybody earns more than this draft on these people, 40.0 % instead of 30.0 %. "
+    says_more = "Next: b for everybody earns more than this draft, which learns all anew, 40.0 % instead of 30.0 %. "
     assert step.startswith(says_more) == (earned < 0.4)
     assert ("--epsilon" in step) == (earned < 0.4 and promise != "none")
 

@@ -143,7 +143,7 @@ def test_a_draft_lists_left_out_options_in_a_comment(tmp_path):
     spec_draft.write(tmp_path / "spec.toml")
     assert load_spec(tmp_path / "spec.toml", []).options == ("a", "b")
     text = (tmp_path / "spec.toml").read_text()
-    assert "# 2 of 5 options: in this log the others add less than trying them costs\n# arms = " in text
+    assert "# 2 of 5 options: in this log the others add less beside these than trying them costs\n# arms = " in text
     assert "Left out: 'c', 'd', 'e'." in spec_draft.choice_notes[0]
     lines = [line for line in text.splitlines() if not line.startswith(("arms = ", "rewards = "))]
     lines = [line.removeprefix("# ") if line.startswith(("# arms", "# rewards")) else line for line in lines]
