@@ -135,8 +135,8 @@ class AlgorithmChoice:
     @property
     def options_reason(self) -> str:
         """The number of selected arms, and the reason, in a line."""
-        n = len(self.options)
-        return f"{n} of {n + len(self.dropped)} options: in this log the others add less beside these than trying them costs"
+        fraction = f"{len(self.options)} of {len(self.options) + len(self.dropped)} options"
+        return f"{fraction}: in this log the others add less beside these than trying them costs"
 
     def _say_means(self) -> str:
         """Compare the chosen algorithm's reward with that of the best single option, and with those of the others."""
