@@ -130,6 +130,15 @@ def test_an_answer_says_what_clipping_took_and_what_bias_it_may_leave():
     assert ["of its weights were clipped away" in warning for warning in answer.warnings] == [True]
 
 
+def test_an_answer_has_figures_at_the_smallest_propensity_that_a_spec_takes():
+    spec = spec_of("local", 1e-9)
+    learner = learner_for(spec)
+    state = learner.start(1)
+    policy = learner.open_next_round(state, 1, 1).policy
+    answer = learner.answer(learner.learn(state, policy, draw_release(spec, policy, 1)))
+    assert [row[1] for part in answer.parts for row in getattr(part, "rows", ())] == [1e9]
+
+
 def test_an_answer_says_where_nobody_knows_what_was_clipped():
     """One bucket without "elsewhere" hits every key alike."""
     spec = spec_of("local")

@@ -25,6 +25,8 @@ from privateer_core.spec.sections import Section
 
 ARMS_MAX: Final = 256
 _ROUNDING: Final = 1e-6  # by which a sum of shares may differ from 1
+_PROPENSITY_MIN: Final = 1e-9
+"""Minimum propensity above 0: below it not one participant of the largest source would report on the arm."""
 
 
 @dataclass(frozen=True)
@@ -162,6 +164,10 @@ class Spec(Section):
             if len(propensities) != len(self.options) or not 0 < sum(propensities) <= 1 + _ROUNDING:
                 detail = "must be one for each arm, with a sum above 0 and at most 1"
                 raise ValueError(f"{field}.min_propensities: {detail}")
+            if any(0 < propensity < _PROPENSITY_MIN for propensity in propensities):
+                detail = f"must be 0, or at least {_PROPENSITY_MIN:g}: not one participant would report on the arm"
+                remedy = "set 0 for an arm about which nothing is learned"
+                raise SpecError(detail, field=f"{field}.min_propensities", remedy=remedy)
             return
         if not isinstance(shares, tuple):
             raise ValueError(f"{field}.shares: must be one number for each arm, not 'unknown': estimates need them")

@@ -271,6 +271,8 @@ def test_a_source_is_promised_its_own_epsilon():
         ({"sources": [looking_source([0.1, 0.1])]}, "sources.clinic.min_propensities"),
         ({"sources": [looking_source([0.5, 0.5, 0.5])]}, "sources.clinic.min_propensities"),
         ({"sources": [looking_source([0.0, 0.0, 0.0])]}, "sources.clinic.min_propensities"),
+        ({"sources": [looking_source([1e-320, 0.5, 0.4])]}, "sources.clinic.min_propensities"),
+        ({"sources": [looking_source([9e-10, 0.0, 0.4])]}, "sources.clinic.min_propensities"),
         ({"sources": [looking_source([0.5, 0.5, float("nan")])]}, "sources.0.min_propensities.2"),
         ({"algorithm.name": "linear", "sources": [looking_source([0.1] * 3)]}, "sources"),
         ({"sources": [source(epsilon=None)]}, "sources.clinic.epsilon"),
