@@ -81,12 +81,24 @@ test("points of a box have the names that they have in Python", async () => {
   assert.equal(createHash("sha256").update(options.join()).digest("hex"), "b876cce275720545328498d2d1457935cc14fe0a37dd9227c816d640649cf8f3");
 });
 
-test("a box without sides is refused", () => {
+/** @param {any} actions */
+function readBox(actions) {
   const { document } = vectors("offline").find((/** @type {any} */ one) => one.name === "phased in a box");
-  const read = (/** @type {any} */ actions) => new DeciderSpec({ ...document.spec, actions }, new Map([["phased", PhasedDecider]]));
-  assert.deepEqual(read({ low: [0], high: [128] }).options.slice(0, 2), ["(0)", "(1)"]);
+  return new DeciderSpec({ ...document.spec, actions }, new Map([["phased", PhasedDecider]]));
+}
+
+test("a tie of decimals is rounded away from zero, as in Python", () => {
+  // The names are in tests/unit/spec/test_box.py, too.
+  const nameOf = (/** @type {number} */ low, /** @type {number} */ high, row = 0) => readBox({ low: [low], high: [high] }).options[row];
+  assert.equal(nameOf(1 / 256, 128 + 1 / 256), "(0.0039063)");
+  assert.equal(nameOf(-1 / 256, 128 - 1 / 256), "(-0.0039063)");
+  assert.equal(nameOf(-0.27685546875, -0.26123046875, 2), "(-0.27661132813)");
+});
+
+test("a box without sides is refused", () => {
+  assert.deepEqual(readBox({ low: [0], high: [128] }).options.slice(0, 2), ["(0)", "(1)"]);
   for (const actions of [{ low: [0], high: [0] }, { low: [1], high: [0] }, { low: [0] }, { low: [0], high: [1, 1] }, { low: Array(7).fill(0), high: Array(7).fill(1) }])
-    assert.throws(() => read(actions), PrivateerError);
+    assert.throws(() => readBox(actions), PrivateerError);
 });
 
 test("another policy decides otherwise: the digests would show it", async () => {

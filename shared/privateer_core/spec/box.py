@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass
+from decimal import ROUND_HALF_UP, Decimal
 from functools import cached_property
 from itertools import combinations_with_replacement, product
 from typing import Final
@@ -113,9 +114,10 @@ class Box:
 
 
 def _format_coordinate(value: float, step: float, n_halvings: int) -> str:
-    """Format a coordinate as the client in JavaScript does."""
+    """Format a coordinate as the client in JavaScript does, which rounds ties away from zero."""
     n_decimals = n_halvings
     while step < 1:
         step, n_decimals = step * 10, n_decimals + 1
-    text = f"{value:.{n_decimals}f}".rstrip("0").removesuffix(".")
+    rounded = Decimal(value).quantize(Decimal(1).scaleb(-n_decimals), ROUND_HALF_UP)
+    text = f"{rounded:f}".rstrip("0").removesuffix(".")
     return "0" if text == "-0" else text

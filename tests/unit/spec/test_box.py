@@ -94,6 +94,19 @@ def test_the_actions_of_a_box_are_its_terms_at_the_finest_cover():
     assert spec.actions.box.list_points(np.array([middle])).tolist() == [[0.5, 0.0, 3.0]]
 
 
+@pytest.mark.parametrize(
+    ("low", "high", "row", "name"),
+    [
+        (1 / 256, 128 + 1 / 256, 0, "(0.0039063)"),
+        (-1 / 256, 128 - 1 / 256, 0, "(-0.0039063)"),
+        (-0.27685546875, -0.26123046875, 2, "(-0.27661132813)"),
+    ],
+)
+def test_a_tie_of_decimals_is_rounded_away_from_zero(low, high, row, name):
+    """The names are in sdk/js/test/offline.test.js, too."""
+    assert Box(np.array([low]), np.array([high]), 1).name_points()[row] == name
+
+
 def test_names_are_those_of_the_client_in_javascript():
     """The digest is in sdk/js/test/offline.test.js, too."""
     options = PhasedSpec.instances()["box"].options
