@@ -36,25 +36,25 @@ _TABLES: Final = (
     "CREATE TABLE servers (server TEXT PRIMARY KEY, key BLOB NOT NULL, head TEXT NOT NULL) WITHOUT ROWID",
     "CREATE TABLE evidence (server TEXT PRIMARY KEY, body TEXT NOT NULL)",
     "CREATE TABLE people (mark BLOB NOT NULL)",
-    f"PRAGMA application_id={_APPLICATION}",
-    f"PRAGMA user_version={VERSION}",
 )
+_NAMES: Final = frozenset(statement.split()[2] for statement in _TABLES)
 
 
 def prepare_tables(database: sqlite3.Connection) -> None:
     """Create the tables in an empty file, and refuse a file that is not a ledger of this version."""
     (application,) = database.execute("PRAGMA application_id").fetchone()
     (version,) = database.execute("PRAGMA user_version").fetchone()
-    if (application, version) == (_APPLICATION, VERSION):
+    names = {name for (name,) in database.execute("SELECT name FROM sqlite_master")}
+    if (application, version) == (_APPLICATION, VERSION) and names.issuperset(_NAMES):
         return
     if application == _APPLICATION and version > VERSION:
         raise InputError("a newer version wrote the ledger", field="ledger", remedy="update the application")
-    if application == _APPLICATION:
+    if application == _APPLICATION and version < VERSION:
         remedy = "name another file: a new one does not know what was reported"
         raise InputError("an earlier version wrote the ledger", field="ledger", remedy=remedy)
-    if application or database.execute("SELECT 1 FROM sqlite_master").fetchone():
+    if application or names:
         raise damaged_error()
-    for statement in _TABLES:
+    for statement in (*_TABLES, f"PRAGMA application_id={_APPLICATION}", f"PRAGMA user_version={VERSION}"):
         database.execute(statement)
 
 

@@ -41,6 +41,16 @@ def drop_payments(path: Path) -> None:
     write(path, "DROP TABLE payments")
 
 
+def drop_everything(path: Path) -> None:
+    with closing(sqlite3.connect(path)) as database:
+        tables = database.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()
+    write(path, *(f"DROP TABLE {table}" for (table,) in tables))
+
+
+def drop_index(path: Path) -> None:
+    write(path, "DROP INDEX choices_by_due")
+
+
 def write_bookmarks(path: Path) -> None:
     path.unlink()
     write(path, "CREATE TABLE bookmarks (url TEXT)")
@@ -97,6 +107,15 @@ def test_a_ledger_damaged_while_open_is_an_error(tmp_path: Path, harm: Callable[
     with pytest.raises(InputError) as refusal:
         pay(ledger, Payment("b", 2, "local", 1.0, 0.0, 1.0))
     assert refusal.value.field == "ledger"
+
+
+@pytest.mark.parametrize("harm", [drop_everything, drop_payments, drop_index])
+def test_a_ledger_that_lacks_tables_is_not_opened(tmp_path: Path, harm: Callable[[Path], None]) -> None:
+    path = tmp_path / "ledger.db"
+    LedgerFile(path)
+    harm(path)
+    with pytest.raises(InputError, match="the file is damaged, or not a ledger"):
+        LedgerFile(path)
 
 
 def test_a_disk_without_room_pays_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
