@@ -11,6 +11,7 @@ import { createInterface } from "node:readline";
 import { test } from "node:test";
 
 import { Client, FileLedger, PeopleLedger } from "../src/node.js";
+import { ask } from "../src/exchange.js";
 import { PeopleDatabase } from "../src/ledgers/database.js";
 import { changed, rejects, serving } from "../test/support/served.js";
 import { vectors } from "../test/support/vectors.js";
@@ -99,6 +100,27 @@ test("a ledger that another process has locked gives the default, and holds noth
     assert.equal(shown.fallback, "the ledger did not answer within 0.3 s"); // the lock itself is waited for far longer, and elsewhere
     assert.notEqual((await person.arm("test", CONTEXT, { default: "standard", within: 30 })).name, "standard");
     other.close();
+  }));
+
+test("a slow ledger is named while another person's request is not answered", { skip }, () =>
+  serving(LOCAL, async (at) => {
+    const path = somewhere();
+    const person = await clientOf(at, path).person("first");
+    await person.arm("test", CONTEXT, { default: null, within: 30 });
+    const other = await PeopleDatabase.open(path, null);
+    other.database.exec("BEGIN IMMEDIATE");
+    /** @type {(value: any) => void} */
+    let answer = () => {};
+    const { fetch } = globalThis;
+    globalThis.fetch = () => new Promise((resolve) => (answer = resolve));
+    const request = ask(`${at.url}/other`, {}, 30);
+    globalThis.fetch = fetch;
+    const shown = await (await clientOf(at, path).person("second")).arm("test", CONTEXT, { default: "standard" });
+    answer(new Response(""));
+    await request;
+    other.database.exec("ROLLBACK");
+    other.close();
+    assert.equal(shown.fallback, "the ledger did not answer within 0.3 s");
   }));
 
 test("of two requests at once, one too late, the arm that was shown stays, and its report counts", { skip }, () =>

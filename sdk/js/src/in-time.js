@@ -2,7 +2,7 @@
 /** Sessions and arms that are there in time: a server that takes its time holds no page, and its answer serves the next one. */
 
 import { PrivateerError, unavailable } from "./errors.js";
-import { describeDelay } from "./exchange.js";
+import { describeDelay, ledgerTimeoutMessage } from "./exchange.js";
 
 /** @typedef {import("./session.js").Session} Session */
 
@@ -25,12 +25,17 @@ const toldMessages = new WeakMap();
  * @property {(reward: any) => Promise<import("./delivery.js").ReportStatus>} report
  */
 
+/**
+ * An experiment that is being joined. `isRead`: whether the ledger has answered; a request that is open may be another person's.
+ * @typedef {{began: number, kept: Promise<Session | null>, isRead: boolean, joined: Promise<Session>, state: "going" | "here" | "failed"}} Going
+ */
+
 /** Joins each experiment beside, once at a time; until a session is there, what the device keeps has to do. */
 export class InTime {
   /** @param {import("./client.js").Client} client */
   constructor(client) {
     this.client = client;
-    /** @type {Map<string, {began: number, kept: Promise<Session | null>, joined: Promise<Session>, state: "going" | "here" | "failed"}>} */
+    /** @type {Map<string, Going>} */
     this.going = new Map();
   }
 
@@ -43,14 +48,16 @@ export class InTime {
     const session = await awaitUntil(going.joined, going.began + within - now);
     const stored = session ?? (await awaitUntil(going.kept, 0));
     if (stored) return stored;
-    throw unavailable(describeDelay([client.server, client.shuffler], within));
+    throw unavailable(going.isRead ? describeDelay([client.server, client.shuffler], within) : ledgerTimeoutMessage(within));
   }
 
   /** @param {string} name @param {number} now */
   start(name, now) {
     const stored = this.client.offline(name).catch(() => null);
     const joined = this.client.join(name);
-    const going = { began: now, kept: stored, joined, state: /** @type {"going" | "here" | "failed"} */ ("going") };
+    /** @type {Going} */
+    const going = { began: now, kept: stored, isRead: false, joined, state: "going" };
+    stored.then(() => (going.isRead = true));
     joined.then(() => (going.state = "here"), () => (going.state = "failed"));
     this.going.set(name, going);
     return going;
