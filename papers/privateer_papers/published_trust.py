@@ -63,11 +63,17 @@ def _hits(_: Guarantee, _honest: int, question: KeyedHits, _share: Allotment | N
     return CellPairs(question.layout)
 
 
-_NORMAL: Final = Serving((GaussianVectors,), _gaussian_vectors)
 _SERVINGS: Final[dict[str, dict[Any, Serving]]] = {
-    "local": {KeyedMeans: Serving((LaplaceCells,), _cells), VectorSum: _NORMAL, L2VectorSum: _NORMAL},
-    "shuffle": {VectorSum: Serving((BitVectors,), _bit_vectors)},
-    "central": {KeyedHits: Serving((CellPairs,), _hits), VectorSum: Serving((CentralVectors,), _curated)},
+    "local": {
+        KeyedMeans: Serving((LaplaceCells,), _cells),
+        VectorSum: Serving((GaussianVectors,), _gaussian_vectors, norms=("max",)),
+        L2VectorSum: Serving((GaussianVectors,), _gaussian_vectors, norms=("l2",)),
+    },
+    "shuffle": {VectorSum: Serving((BitVectors,), _bit_vectors, norms=("max",))},
+    "central": {
+        KeyedHits: Serving((CellPairs,), _hits),
+        VectorSum: Serving((CentralVectors,), _curated, norms=("max",)),
+    },
     "none": {KeyedHits: Serving((CellPairs,), _hits)},
 }
 PUBLISHED_TRUST: Final[dict[str, Trust]] = {

@@ -18,8 +18,11 @@ def rounds() -> Iterator[tuple[str, Spec, Terms]]:
     for name in ALGORITHMS:
         for spec in algorithm(name).spec.instances().values():
             privacy = spec.privacy
-            for kind in privacy.trust.serves[spec.question].mechanisms:
+            serving = privacy.trust.serves[spec.question]
+            for kind in serving.mechanisms:
                 for instance_name, mechanism in kind.instances().items():
+                    if mechanism.norm not in serving.norms:
+                        continue
                     promise = (privacy.model, privacy.bound, privacy.delta, privacy.trust.calibration)
                     honest = 4500 if privacy.trust.batched else 0
                     terms = Terms(*promise, 5000, honest, mechanism, spec.reports)  # type: ignore[arg-type]

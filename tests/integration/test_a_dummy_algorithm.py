@@ -41,9 +41,9 @@ ROW = """        Trust(
                 KeyedMeans: Serving((SignedSymbol,), _stricter_means),
                 SmallDomainMeans: Serving((SignedSymbol,), _stricter_means),
                 KeyedHits: Serving((NamedSymbol,), _stricter_hits),
-                VectorSum: Serving((VectorSymbol,), _stricter_vectors),
-                L2VectorSum: Serving((VectorSymbol,), _stricter_vectors),
-                SecondMoments: Serving((VectorSymbol,), _stricter_symbols),
+                VectorSum: Serving((VectorSymbol,), _stricter_vectors, norms=("max",)),
+                L2VectorSum: Serving((VectorSymbol,), _stricter_vectors, norms=("l2",)),
+                SecondMoments: Serving((VectorSymbol,), _stricter_symbols, norms=("l2",)),
             },
         ),
 """

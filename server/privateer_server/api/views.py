@@ -130,6 +130,7 @@ def _build_row(stored: RoundRecord, terms: PlannedTerms, shuffler_key: ShufflerK
         batch_size=terms.batch_size,
         honest=terms.honest,
         mechanism=terms.mechanism,
+        calibration=terms.calibration,
         shuffler=shuffler_key.shuffler if shuffler_key else None,
         organisation=shuffler_key.organisation if shuffler_key else None,
     )

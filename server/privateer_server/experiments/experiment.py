@@ -18,7 +18,6 @@ from privateer_core.answer.people import HeldReports, People
 from privateer_core.clock import Clock
 from privateer_core.errors import SpecError
 from privateer_core.experiment_status import Status
-from privateer_core.privacy.trust import TIGHT
 from privateer_core.serving.admission import ExperimentSize, RoundSize, ServerLimits, ShufflerLimits
 from privateer_core.serving.logs import trace
 from privateer_core.spec.spec import Spec
@@ -34,7 +33,7 @@ def find_experiment_refusals(
     schedule: Schedule, first: Step, server: ServerLimits | None = None, shuffler: ShufflerLimits | None = None
 ) -> list[SpecError]:
     """Return all errors for which services with the given limits refuse a new experiment."""
-    if schedule.spec.privacy.trust.calibration != TIGHT:
+    if schedule.spec.privacy.trust.simulated:
         detail, remedy = "is for simulation alone", "choose another here, or use privateer simulate"
         return [SpecError(detail, field="algorithm.name", remedy=remedy)]
     if not first.batch_size:

@@ -276,8 +276,8 @@ class PhasedPolicy(Policy):
         is_planned = draw.people == spec.experiment.participants and draw.places == spec.count_invited(
             self.terms.batch_size
         )
-        is_bounded = ball.norm == "max" and self._clips_to_rewards(ball, spec)
-        return is_valid and is_planned and is_bounded and self.middle == spec.reward.middle
+        is_valid = is_valid and is_planned and self._clips_to_rewards(ball, spec)
+        return is_valid and self.middle == spec.reward.middle
 
     def _clips_to_rewards(self, ball: Ball, spec: PhasedSpec) -> bool:
         """Whether averages are clipped to the range of rewards."""

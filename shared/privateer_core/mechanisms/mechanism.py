@@ -50,6 +50,12 @@ class Mechanism(msgspec.Struct, frozen=True, dict=True, eq=False, forbid_unknown
         return False
 
     @property
+    def norm(self) -> str | None:
+        """Norm of the ball of the vectors, which decides their sensitivity; None: reports are no vectors."""
+        ball = getattr(self, "ball", None)
+        return None if ball is None else ball.norm
+
+    @property
     def report_size(self) -> int:
         """Size of a message in bytes."""
         return self.message.itemsize

@@ -13,7 +13,6 @@ from privateer_core.errors import SpecError
 from privateer_core.portable import RELATIVE_TOLERANCE
 from privateer_core.prepared_types import prepared
 from privateer_core.privacy.terms import Terms, compose_reports
-from privateer_core.privacy.trust import TIGHT
 from privateer_core.spec.privacy import Privacy
 
 FORMAT: Final = "privateer/certificate/2"
@@ -28,6 +27,7 @@ _ARM_INDEPENDENCE_ASSUMPTION: Final = (
     "whether an honest person's report is in a batch does not depend on the arm that they got, and nobody chooses by "
     "arm whose reports to drop or to falsify"
 )
+_JOINT_ASSUMPTION: Final = "a report is second moments and products of one row, so that no two are opposite"
 _RECORD_WITHOUT_ARM: Final = "reward, and context among bins where the report's coins give the arm"
 _WORDS_MAX: Final = 1000
 """Largest number of characters of a text in a certificate."""
@@ -94,10 +94,12 @@ def certify(experiment: str, privacy: Privacy, rounds: Iterable[Terms], *, plann
 
 
 def _list_assumptions(privacy: Privacy, terms: tuple[Terms, ...]) -> Iterator[str]:
-    """Yield the assumptions of the trust model, and those about arms and several reports."""
+    """Yield the assumptions of the trust model, and those about arms, joint vectors and several reports."""
     yield from privacy.trust.assumes
     if any(round_terms.mechanism.counts_shares for round_terms in terms):
         yield _ARM_INDEPENDENCE_ASSUMPTION
+    if any(round_terms.mechanism.norm == "joint" for round_terms in terms):
+        yield _JOINT_ASSUMPTION
     reports = max((round_terms.reports for round_terms in terms), default=1)
     if needs_unseen_arms(privacy):
         yield _UNSEEN_ARMS_ASSUMPTION
@@ -141,7 +143,7 @@ def _alternative_events(event: Event | None) -> tuple[Event | None, ...]:
 
 def _claimed_delta(privacy: Privacy, terms: tuple[Terms, ...]) -> float:
     """Return the promised delta; the true delta if a published calibration does not keep the promise."""
-    if privacy.trust.calibration != TIGHT and not all(round_terms.keeps_promise for round_terms in terms):
+    if privacy.trust.simulated and not all(round_terms.keeps_promise for round_terms in terms):
         return max(round_terms.true_delta for round_terms in terms)
     return privacy.delta
 

@@ -16,6 +16,7 @@ from privateer_core.prepared_types import prepared
 from privateer_core.primitives.public_coins import UNIT, Layout
 from privateer_core.privacy.certificate import Certificate, certify
 from privateer_core.privacy.terms import Terms
+from privateer_core.privacy.trust import CALIBRATIONS, TIGHT
 from privateer_core.sampling.randomness import SYMBOLS_MAX
 from privateer_core.spec.experiment import REPORTS_MAX
 from privateer_core.spec.privacy import Privacy, default_of_idle_key
@@ -50,6 +51,8 @@ class PlannedTerms(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
     # the mechanism's tag as ``type``, and its parameters without layout and seed, which cost no privacy; with the
     # number of keys if it determines the alphabet, and with the shares of groups if each is a batch
     mechanism: dict[str, Any]
+    # name of the calibration; not there: `TIGHT`
+    calibration: str | msgspec.UnsetType = msgspec.UNSET
 
 
 class Row(PlannedTerms, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -112,7 +115,12 @@ def describe_terms(terms: Terms) -> PlannedTerms:
     if mechanism.counts_shares:
         parameters[_SHARES] = np.rint(cast(Any, mechanism).layout.shares[0] * UNIT).astype(np.int64).tolist()
     tag = mechanism.__struct_config__.tag
-    return PlannedTerms(batch_size=terms.batch_size, honest=terms.honest, mechanism={"type": tag, **parameters})
+    return PlannedTerms(
+        batch_size=terms.batch_size,
+        honest=terms.honest,
+        mechanism={"type": tag, **parameters},
+        calibration=msgspec.UNSET if terms.calibration == TIGHT else terms.calibration,
+    )
 
 
 def _optional_parameters(kind: type[Mechanism]) -> dict[str, Any]:
@@ -122,13 +130,17 @@ def _optional_parameters(kind: type[Mechanism]) -> dict[str, Any]:
 
 
 def read_terms(row: PlannedTerms, spec: type[Spec], privacy: Privacy, reports: int) -> Terms:
-    """Return the terms of a record's row under a promise, and refuse a mechanism that the trust model lacks."""
+    """Return the terms of a record's row under a promise; refuse a mechanism, or norm, that the trust model lacks."""
+    calibration = TIGHT if row.calibration is msgspec.UNSET else row.calibration
+    if calibration not in {*CALIBRATIONS, privacy.trust.calibration}:
+        raise SpecError("another accountant made the terms: update this program", field="calibration")
     serves = privacy.trust.serves
     questions = [question for question in (spec.question, *spec.capabilities.further_questions) if question in serves]
-    kinds = [kind for question in questions for kind in serves[question].mechanisms]
-    kind = next((kind for kind in kinds if kind.__struct_config__.tag == row.mechanism.get("type")), None)
-    if kind is None:
+    kinds = [(kind, serves[question]) for question in questions for kind in serves[question].mechanisms]
+    pair = next((pair for pair in kinds if pair[0].__struct_config__.tag == row.mechanism.get("type")), None)
+    if pair is None:
         raise SpecError("the trust model does not have this mechanism", field="mechanism.type")
+    kind, serving = pair
     types = {field.name: field.type for field in msgspec.structs.fields(kind)}
     parameters = _optional_parameters(kind) | row.mechanism
     counted_keys = {_KEYS} if kind.counts_keys else {_SHARES} if kind.counts_shares else set()
@@ -143,7 +155,9 @@ def read_terms(row: PlannedTerms, spec: type[Spec], privacy: Privacy, reports: i
         raise SpecError(f"there is no such mechanism: {error}", field="mechanism") from None
     except SpecError as error:
         raise SpecError(error.detail, field=f"mechanism.{error.field}") from None
-    promise = (privacy.model, privacy.bound, privacy.delta, privacy.trust.calibration)
+    if mechanism.norm not in serving.norms:
+        raise SpecError("the question's vectors have another norm", field="mechanism.ball.norm")
+    promise = (privacy.model, privacy.bound, privacy.delta, calibration)
     return Terms(*promise, row.batch_size, row.honest, cast(AnyMechanism, mechanism), reports)
 
 

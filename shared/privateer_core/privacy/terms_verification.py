@@ -87,7 +87,7 @@ def _check_agreement(terms: Terms, spec: Spec, privacy: Privacy, facts: Round) -
         "reports": spec.reports,
     }
     # Published calibrations are for simulation alone, also if the server's terms name them otherwise.
-    _check(privacy.trust.calibration in CALIBRATIONS, "the algorithm is for simulation alone", "calibration")
+    _check(not privacy.trust.simulated, "the algorithm is for simulation alone", "calibration")
     detail = "another accountant made the terms, and this device cannot check them"
     _check(terms.calibration in CALIBRATIONS, detail, "calibration", "update the application, or do not take part")
     for name, value in expected.items():
@@ -97,8 +97,11 @@ def _check_agreement(terms: Terms, spec: Spec, privacy: Privacy, facts: Round) -
 def _check_round(terms: Terms, spec: Spec, privacy: Privacy, facts: Round, question: type[Question]) -> None:
     """Refuse a mechanism that the trust model lacks, too few participants, and more work than an honest round needs."""
     row = privacy.trust
-    is_expected = isinstance(terms.mechanism, row.serves[question].mechanisms)
+    serving = row.serves[question]
+    is_expected = isinstance(terms.mechanism, serving.mechanisms)
     _check(is_expected, "the trust model does not have this mechanism", "mechanism")
+    has_norm = terms.mechanism.norm in serving.norms
+    _check(has_norm, "the question's vectors have another norm", "mechanism.ball.norm")
     fewest = max(spec.min_reports(facts.batch_size), row.batched * privacy.min_batch)
     detail = f"the round may close with {facts.fewest} people, the spec says {fewest} at least"
     _check(facts.fewest >= fewest, detail, "least")

@@ -41,7 +41,7 @@ from privateer_core.privacy import calibrations
 from privateer_core.privacy.calibrations import Guarantee
 
 TIGHT: Final = "tight"
-"""Name of the most informative calibration that keeps its promise, by the accountant of this version."""
+"""Name of the calibration by this version's accountant; terms in a record that names none are of it."""
 CALIBRATIONS: Final = {TIGHT: 1.1}
 """By name of a calibration that devices accept: the factor by which it leaves no local epsilon below its bound.
 
@@ -86,6 +86,8 @@ class Serving(msgspec.Struct, frozen=True):
     calibrate: Calibrate  # function that chooses and calibrates one of them
     # whether it can keep a report within an `Allotment`, so that several reports of a participant share a promise
     can_share: bool = False
+    # norms that the question's vectors may have, as `Mechanism.norm`; None: its reports are no vectors
+    norms: tuple[str | None, ...] = (None,)
 
 
 class Trust(msgspec.Struct, frozen=True):
@@ -107,6 +109,11 @@ class Trust(msgspec.Struct, frozen=True):
     example: Mapping[str, float]
     # name of the calibration in terms, one of `CALIBRATIONS`: devices accept no other, and services run nothing else
     calibration: str = TIGHT
+
+    @property
+    def simulated(self) -> bool:
+        """Whether terms are for simulation alone, since their calibration is not one of `CALIBRATIONS`."""
+        return self.calibration not in CALIBRATIONS
 
     @property
     def shuffled(self) -> bool:
@@ -142,9 +149,11 @@ TRUST: Final[dict[str, Trust]] = {
                 KeyedMeans: Serving((SignedSymbol, EventSymbol), calibrations.choose_symbol),
                 SmallDomainMeans: Serving((SignedSymbol, EventSymbol), calibrations.choose_symbol),
                 KeyedHits: Serving((NamedSymbol,), calibrations.choose_hit_symbol),
-                VectorSum: Serving((VectorSymbol, GaussianVectors), calibrations.local_vectors),
-                L2VectorSum: Serving((VectorSymbol, GaussianVectors), calibrations.local_vectors),
-                SecondMoments: Serving((VectorSymbol,), calibrations.local_vectors),
+                VectorSum: Serving((VectorSymbol, GaussianVectors), calibrations.local_vectors, norms=("max",)),
+                L2VectorSum: Serving(
+                    (VectorSymbol, GaussianVectors), calibrations.local_vectors, norms=("l2", "joint")
+                ),
+                SecondMoments: Serving((VectorSymbol,), calibrations.local_vectors, norms=("l2",)),
                 FeatureMeans: Serving((NamedSymbol,), calibrations.local_features),
             },
             example={"epsilon": 4.0},
@@ -172,9 +181,9 @@ TRUST: Final[dict[str, Trust]] = {
                     (SignedSymbol, EventSymbol, NamedSymbol, GroupedBit), calibrations.shuffled_names
                 ),
                 KeyedHits: Serving((NamedSymbol,), calibrations.choose_hit_symbol),
-                VectorSum: Serving((BitVectors,), calibrations.shuffled_vectors),
-                L2VectorSum: Serving((VectorSymbol,), calibrations.shuffled_symbols, can_share=True),
-                SecondMoments: Serving((BitVectors,), calibrations.shuffled_vectors),
+                VectorSum: Serving((BitVectors,), calibrations.shuffled_vectors, norms=("max",)),
+                L2VectorSum: Serving((VectorSymbol,), calibrations.shuffled_symbols, can_share=True, norms=("l2",)),
+                SecondMoments: Serving((BitVectors,), calibrations.shuffled_vectors, norms=("max",)),
                 FeatureMeans: Serving((NamedSymbol,), calibrations.shuffled_features, can_share=True),
             },
             example={"epsilon": 1.0, "delta": 1e-6},
@@ -194,9 +203,11 @@ TRUST: Final[dict[str, Trust]] = {
                 KeyedMeans: Serving((CentralSums, CellPairs), calibrations.central_means, can_share=True),
                 SmallDomainMeans: Serving((CentralSums, CellPairs), calibrations.central_names),
                 KeyedHits: Serving((CellPairs, CellTriples, CellProducts), calibrations.central_hits),
-                VectorSum: Serving((CentralVectors, RunningVectors), calibrations.central_vectors),
-                L2VectorSum: Serving((CentralVectors, RunningVectors), calibrations.central_vectors, can_share=True),
-                SecondMoments: Serving((ScreenedMoments,), calibrations.noisy_moments),
+                VectorSum: Serving((CentralVectors, RunningVectors), calibrations.central_vectors, norms=("max",)),
+                L2VectorSum: Serving(
+                    (CentralVectors, RunningVectors), calibrations.central_vectors, can_share=True, norms=("l2",)
+                ),
+                SecondMoments: Serving((ScreenedMoments,), calibrations.noisy_moments, norms=("max",)),
                 FeatureMeans: Serving((FeatureSums, CellPairs), calibrations.central_features, can_share=True),
             },
             example={"epsilon": 1.0, "delta": 1e-6},
@@ -216,9 +227,9 @@ TRUST: Final[dict[str, Trust]] = {
                 KeyedMeans: Serving((CentralSums,), calibrations.exact_means),
                 SmallDomainMeans: Serving((CentralSums,), calibrations.exact_means),
                 KeyedHits: Serving((CellPairs, CellTriples, CellProducts), calibrations.exact_hits),
-                VectorSum: Serving((CentralVectors,), calibrations.exact_vectors),
-                L2VectorSum: Serving((CentralVectors,), calibrations.exact_vectors),
-                SecondMoments: Serving((ScreenedMoments,), calibrations.exact_moments),
+                VectorSum: Serving((CentralVectors,), calibrations.exact_vectors, norms=("max",)),
+                L2VectorSum: Serving((CentralVectors,), calibrations.exact_vectors, norms=("l2",)),
+                SecondMoments: Serving((ScreenedMoments,), calibrations.exact_moments, norms=("max",)),
                 FeatureMeans: Serving((FeatureSums,), calibrations.exact_features),
             },
             example={},

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,15 +10,20 @@ import httpx
 import msgspec
 import numpy as np
 import pytest
+from msgspec.structs import replace as with_parameters
 
 import privateer_lab as lab
 from privateer_client import Client
 from privateer_core.algorithms import ALGORITHMS, algorithm, parse_spec
 from privateer_core.errors import SpecError, TermsRefused
-from privateer_core.privacy.certificate import certify
-from privateer_core.privacy.record import make_record
+from privateer_core.mechanisms import CentralVectors, GaussianVectors, Mechanism
+from privateer_core.privacy.certificate import certify, recompute
+from privateer_core.privacy.order import is_capped
+from privateer_core.privacy.record import Row, describe_terms, make_record
 from privateer_core.privacy.record_verification import read_certificates
-from privateer_core.privacy.trust import TIGHT
+from privateer_core.privacy.terms import Terms
+from privateer_core.privacy.terms_verification import verify
+from privateer_core.privacy.trust import CALIBRATIONS, TIGHT, TRUST
 from privateer_core.spec.spec import Spec
 from privateer_lab.audit import whole_experiments as experiments
 from privateer_lab.audit.attacks.releases import segment_cases
@@ -34,6 +40,8 @@ from tests.support.publications import published
 from tests.support.records import SPECS, record_of, rounds_of
 from tests.support.specs import SHUFFLE, tables
 from tests.unit.lab.cli.test_command_line import run
+from tests.unit.privacy.test_calibration_names import EARLIER, PRESENT, record_with
+from tests.unit.privacy.test_terms_verification import WIDE, facts_of, terms_of
 
 # A privacy record says more than its rounds bear out, or what a terminal obeys: `account verify` refuses it.
 
@@ -142,6 +150,96 @@ def test_the_text_of_a_certificate_is_limited(tmp_path: Path) -> None:
         [claim | {"adversary": f"number {indice}"} for indice in range(65)],
     )
     refused(certificate, "certificate")
+
+
+# A record says that vectors are in a norm in which people are nearer than in that of their question.
+
+
+LINEAR = algorithm("linear").spec.instances()
+NORMS = [
+    *(("phased-normal", SPECS["phased-normal"], GaussianVectors, norm) for norm in ("l2", "joint")),
+    *(("phased-central", SPECS["phased-central"], CentralVectors, norm) for norm in ("l2", "joint")),
+    ("linear-central", LINEAR["central"], CentralVectors, "joint"),
+]
+
+
+def record_in_norm(spec: Spec, terms: Terms) -> dict[str, Any]:
+    row = Row(version=1, received=terms.batch_size, released=True, **msgspec.structs.asdict(describe_terms(terms)))
+    return dict(json.loads(msgspec.json.encode(make_record(spec, {"": [row]}))))
+
+
+@pytest.mark.parametrize(("name", "spec", "kind", "norm"), NORMS, ids=[f"{row[0]} {row[3]}" for row in NORMS])
+def test_a_norm_that_the_question_lacks_is_refused(
+    name: str, spec: Spec, kind: type[Any], norm: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Planted: without the check the record holds at its epsilon, and the noise is too small for it."""
+    honest = terms_of(spec)
+    honest_norm = honest.mechanism.norm
+    assert honest_norm is not None, name
+    ball = with_parameters(honest.mechanism.ball, norm=norm)  # type: ignore[union-attr]
+    mechanism = kind.calibrated(ball, spec.privacy.bound, spec.privacy.delta)
+    terms = replace(honest, mechanism=mechanism)
+    true_terms = replace(terms, mechanism=with_parameters(mechanism, ball=honest.mechanism.ball))  # type: ignore[union-attr]
+    assert terms.keeps_promise
+    assert not true_terms.keeps_promise
+    with pytest.raises(TermsRefused, match=r"mechanism\.ball\.norm"):
+        verify(terms, spec, "", facts_of(spec, terms), WIDE)
+    with monkeypatch.context() as planted:
+        planted.setattr(Mechanism, "norm", property(lambda _: honest_norm))
+        record = record_in_norm(spec, terms)
+        (certificate,) = read_certificates(record).values()
+        assert all(verdict.holds for verdict in recompute(certificate))
+    refused(record, "mechanism.ball.norm")
+
+
+def test_a_joint_norm_is_among_the_assumptions() -> None:
+    """Residual reports have the same vectors to a record: which ones devices send, only their spec says."""
+    spec = LINEAR["joint"]
+    record = record_in_norm(spec, terms_of(spec))
+    assert any("second moments" in text for text in record["certificate"]["assumes"])
+    record["certificate"]["assumes"] = ["devices run the client library"]
+    refused(record, "certificate.assumes")
+
+
+# A record names an accountant that leaves more room, or none.
+
+
+def rename(monkeypatch: pytest.MonkeyPatch, factor: float) -> None:
+    """Plant a version whose accountant has a new name, as docs/accounting.md says."""
+    monkeypatch.setitem(CALIBRATIONS, "tighter", CALIBRATIONS[TIGHT])
+    monkeypatch.setitem(CALIBRATIONS, TIGHT, factor)
+    for name, row in TRUST.items():
+        monkeypatch.setitem(TRUST, name, with_parameters(row, calibration="tighter"))
+
+
+def test_a_record_without_a_name_is_by_the_first_accountant(monkeypatch: pytest.MonkeyPatch) -> None:
+    earlier = record_with(EARLIER)
+    assert "calibration" not in earlier["rounds"][0]
+    rename(monkeypatch, factor=1.01 * PRESENT.mechanism.local_epsilon / EARLIER.mechanism.local_epsilon)
+    assert read_certificates(earlier)
+    earlier["rounds"][0]["calibration"] = "tighter"
+    refused(earlier, "mechanism")
+
+
+def test_a_renamed_accountant_names_itself_and_claims_its_promise(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Were its terms taken for a paper's, a record of too little noise would claim the true delta, and hold."""
+    rename(monkeypatch, factor=2.0)
+    spec = SPECS["shuffle"]
+    assert is_capped(spec)
+    record = record_with(replace(PRESENT, calibration="tighter"))
+    assert record["rounds"][0]["calibration"] == "tighter"
+    assert read_certificates(record)
+    mechanism = with_parameters(PRESENT.mechanism, epsilon=1.01 * PRESENT.mechanism.local_epsilon)
+    (certificate,) = read_certificates(record_with(replace(PRESENT, mechanism=mechanism))).values()
+    assert certificate.claims[0].delta == spec.privacy.delta
+    assert not recompute(certificate)[0].holds
+
+
+@pytest.mark.parametrize("name", ["published", "tighter", ""])
+def test_an_unknown_accountant_is_refused(name: str) -> None:
+    record = record_with(PRESENT)
+    record["rounds"][0]["calibration"] = name
+    refused(record, ".calibration")
 
 
 # Somebody hands on a certificate, or a record, that claims more privacy than its events give, to be drawn.
