@@ -80,7 +80,9 @@ def test_effects_over_http_are_those_of_the_people(ended_trial) -> None:
 
 def test_the_report_has_the_effects_and_the_promise(ended_trial) -> None:
     result, report, picture = ended_trial
-    for titled in answer_tables(msgspec.convert(result, Answer)):
+    assert result["format"] == "privateer/output/1"
+    answer = msgspec.convert({name: value for name, value in result.items() if name != "format"}, Answer)
+    for titled in answer_tables(answer):
         assert titled.title[:1].upper() + titled.title[1:] in report
     averages = report.partition("## Average effects")[2].partition("##")[0]
     assert all(f"| {arm} |" in averages for arm in ("gentle", "bold"))
