@@ -11,6 +11,8 @@ WINDOW_MAX: Final = 365 * 86_400  # maximum conversion window, in seconds: a yea
 REPORTS_MAX: Final = 1000  # maximum number of reports of a participant
 PERIOD_MIN: Final = 3600
 """Minimum report period, in seconds: a device stores its number, which must not reveal a finer time."""
+EPSILON_MIN: Final = 1e-9
+"""Minimum epsilon of a promise: far below it, the variance of estimates is too large a number."""
 _PEOPLE_MAX: Final = 10_000_000_000
 _GRAINS_PER_WINDOW: Final = 100  # number of possible ends within a conversion window
 _DAY_SECONDS: Final = 86_400
@@ -28,7 +30,7 @@ class Source(Section):
     name: str = Field(pattern=NAME)  # lower-case letters, digits and dashes
     participants: int = Field(ge=1, le=1_000_000_000)  # maximum number of its reports
     # its promise, instead of the experiment's epsilon; the rest of the promise is the same
-    epsilon: float | None = Field(default=None, gt=0, le=16, allow_inf_nan=False)
+    epsilon: float | None = Field(default=None, ge=EPSILON_MIN, le=16, allow_inf_nan=False)
     # share of the cohort's participants with each arm, independent of the context, in the order of ``arms``: a public
     # behaviour policy. Their arms are secret.
     shares: tuple[Annotated[float, Field(ge=0, le=1)], ...] | Literal["unknown"] | None = None

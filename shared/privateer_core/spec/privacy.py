@@ -15,6 +15,7 @@ from privateer_core.privacy.trust import (
     local_trust,
     trust_of,
 )
+from privateer_core.spec.experiment import EPSILON_MIN
 from privateer_core.spec.sections import Section
 
 ArmVisibility = Literal["visible", "as-local", "grouped", "hidden"]
@@ -32,7 +33,7 @@ class Privacy(Section):
     model: str  # the trust model
     # epsilon, delta: the promise. It is about the view of the trust model's adversary: a report by itself, a shuffled
     # batch, or the publications. Without a promise neither is given.
-    epsilon: float | None = Field(default=None, gt=0, le=16, allow_inf_nan=False)
+    epsilon: float | None = Field(default=None, ge=EPSILON_MIN, le=16, allow_inf_nan=False)
     delta: float = Field(default=0.0, ge=0, lt=0.5, allow_inf_nan=False)
     # ``visible``: the promise holds against adversaries who see the arm of each participant, e.g. as its content is
     # fetched over the network. ``hidden``: it assumes that arms are hidden. ``as-local``: shuffled reports are made as

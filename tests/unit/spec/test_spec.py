@@ -15,8 +15,9 @@ from tests.support.specs import SHUFFLE, make_spec, tables
 
 PROVED = {"algorithm.name": "paper-1-proved"}
 BAD = [
-    ({"privacy.epsilon": 0.0}, "privacy.epsilon", "greater than 0"),
-    ({"privacy.epsilon": -1.0}, "privacy.epsilon", "greater than 0"),
+    ({"privacy.epsilon": 0.0}, "privacy.epsilon", "greater than or equal to 0.000000001"),
+    ({"privacy.epsilon": 1e-20}, "privacy.epsilon", "greater than or equal to 0.000000001"),
+    ({"privacy.epsilon": -1.0}, "privacy.epsilon", "greater than or equal to 0.000000001"),
     ({"privacy.epsilon": math.inf}, "privacy.epsilon", "finite"),
     ({"privacy.epsilon": -math.inf}, "privacy.epsilon", None),
     ({"privacy.epsilon": math.nan}, "privacy.epsilon", None),
@@ -275,6 +276,7 @@ def test_a_source_is_promised_its_own_epsilon():
         ({"sources": [looking_source([9e-10, 0.0, 0.4])]}, "sources.clinic.min_propensities"),
         ({"sources": [looking_source([0.5, 0.5, float("nan")])]}, "sources.0.min_propensities.2"),
         ({"algorithm.name": "linear", "sources": [looking_source([0.1] * 3)]}, "sources"),
+        ({"sources": [source(epsilon=1e-20)]}, "sources.0.epsilon"),
         ({"sources": [source(epsilon=None)]}, "sources.clinic.epsilon"),
         ({**SHUFFLE, "sources": [source(epsilon=9.0)]}, "sources.clinic.epsilon"),
         ({"sources": [source(name="Clinic")]}, "sources.0.name"),
