@@ -205,7 +205,7 @@ def test_two_servers_draw_noise_and_one_release_is_published(open_server, monkey
     current = full_round(first)
     for data in (first, second):
         leases(data, 0.2)
-    monkeypatch.setattr(Lease, "_renew", lambda _: None)  # both servers stand still
+    monkeypatch.setattr(Lease, "_keep_renewing", lambda _: None)  # both servers stand still
     event, may_write = threading.Event(), threading.Event()
     entries: list[JournalEntry] = []
     write = first.journal.record_publication
@@ -244,7 +244,7 @@ def test_a_suspended_server_releases_no_round_closed_elsewhere(open_server, monk
     current = full_round(first)
     for data in (first, second):
         leases(data, 0.2)
-    monkeypatch.setattr(Lease, "_renew", lambda _: None)
+    monkeypatch.setattr(Lease, "_keep_renewing", lambda _: None)
     ended, may_go_on = threading.Event(), threading.Event()
     honest = RoundPublisher._read_or_write_entry
 
