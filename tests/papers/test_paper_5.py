@@ -200,7 +200,7 @@ def test_settings_that_the_theorem_does_not_cover_are_refused(arguments):
 
 @pytest.mark.parametrize("dimension", [1, 2, 3, 4])
 def test_a_box_within_the_unit_ball_has_covers_of_the_size_of_remark_1(dimension):
-    """Of points at random none is farther from the cover than half its cells' diagonal, and some nearly so."""
+    """No random point is farther from the cover than half its cells' diagonal, and some are nearly as far."""
     corner = np.full(dimension, dimension**-0.5)
     box, rng = Box(-corner, corner, 1), np.random.default_rng(4)
     for level in range(1, min(box.last_level, 4) + 1):

@@ -383,7 +383,7 @@ def test_rates_of_the_rows_are_those_of_the_texts(paper: PaperReference) -> None
 
 
 def test_exponents_that_are_drawn_are_those_of_the_rates() -> None:
-    """With beta = 1 in papers 1 and 4; of each row of paper 2's Table 1."""
+    """The rates of papers 1 and 4 at beta = 1, and of each row of paper 2's Table 1."""
     d = rates_1.DIMENSION
     assert pytest.approx((1 + 1) / (2 + 2 * d)) == rates_1.EXPONENT
     assert [rate_slope(d) for d in (1, 2)] == pytest.approx([-1 / (2 + d) for d in (1, 2)])

@@ -37,7 +37,7 @@ def people(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def errors_ahead(people: Path, reward: str, promise: dict[str, Any]) -> float:
-    """By how many standard errors `additive` earns more than `partition`, of paired seeds, each with its own rounds."""
+    """Return the standard errors by which `additive` earns more than `partition` over paired seeds."""
     rewards = {}
     for name in ("additive", "partition"):
         tables = {

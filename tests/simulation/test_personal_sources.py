@@ -107,7 +107,7 @@ def draw_clipping(spec: Spec, times: int) -> Array:
 @pytest.mark.parametrize("model", ALL_MODELS)
 @pytest.mark.parametrize(("min_propensity", "clipped"), [(LEAST, 0.0), (0.2, 1 / 3)])
 def test_the_share_clipped_away_is_measured(model, min_propensity, clipped):
-    """Of 100 intervals at most 16 miss: of 5 % that is once in 35,000 seeds. Twice the least clips a third."""
+    """At most 16 of 100 intervals miss, where 17 of 5 % are once in 35,000 seeds. Twice the least clips a third."""
     shares = draw_clipping(spec_of(model, min_propensity), 100)
     assert centred(shares[:, :1], [clipped])
     assert (np.abs(shares[:, 0] - clipped) > 1.96 * shares[:, 1]).sum() <= 16
@@ -222,7 +222,7 @@ def test_a_personalised_log_saves_regret():
     ],
 )
 def test_a_personalised_log_saves_regret_under_every_trust_model(changes, epsilon):
-    """Of eight fixed seeds the mean falls by more than three standard errors of it: an alarm once in 700."""
+    """The mean of eight fixed seeds falls by more than three standard errors: a false alarm once in 700."""
     without, with_log = compare_regrets(changes, LOG | {"epsilon": epsilon}, 8)
     saved = without - with_log
     assert saved.mean() > 3 * saved.std(ddof=1) / np.sqrt(len(saved))

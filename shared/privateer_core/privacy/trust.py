@@ -43,7 +43,7 @@ from privateer_core.privacy.calibrations import Guarantee
 TIGHT: Final = "tight"
 """Name of the calibration by this version's accountant; terms in a record that names none are of it."""
 CALIBRATIONS: Final = {TIGHT: 1.1}
-"""By name of a calibration that devices accept: the factor by which it leaves no local epsilon below its bound.
+"""The calibrations that devices accept, with the largest ratio of a bound to the local epsilon that each may leave.
 
 A tighter accountant takes a new name, and the old ones a larger factor (docs/accounting.md).
 """

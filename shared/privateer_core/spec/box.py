@@ -14,7 +14,7 @@ from privateer_core.arrays import Array, Ints
 _POINTS_MAX: Final = 20_000
 _FIRST_POINTS_MAX: Final = 1_000
 SIDES_MAX: Final = 6
-"""With more sides the finest cover would have fewer than five points along each, too few to test the fit."""
+"""The largest number of sides: with more, the finest cover has fewer than five points a side, too few to test fit."""
 _LAST_LEVEL: Final = 7
 
 

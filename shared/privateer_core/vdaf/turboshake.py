@@ -20,7 +20,7 @@ _ROUND_CONSTANTS: Final = (
     0x8000000000008002, 0x8000000000000080, 0x000000000000800A, 0x800000008000000A,
     0x8000000080008081, 0x8000000000008080, 0x0000000080000001, 0x8000000080008008,
 )  # fmt: skip
-"""Of the last twelve rounds of Keccak-f[1600], which are all that TurboSHAKE has."""
+"""Round constants of the last twelve rounds of Keccak-f[1600], the rounds of TurboSHAKE."""
 
 
 def turboshake128(message: bytes, n_bytes: int) -> bytes:
