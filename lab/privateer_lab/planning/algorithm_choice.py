@@ -108,7 +108,7 @@ class AlgorithmChoice:
         verdict, conjunction = (
             ("earns more than", "instead of") if -gain > margin else ("may earn as much as", "beside")
         )
-        return f"{option} {verdict} this draft, which starts from scratch, {single} {conjunction} {reward}{self._margin}"
+        return f"{option} {verdict} this draft, which starts anew, {single} {conjunction} {reward}{self._margin}"
 
     @property
     def _unit(self) -> Unit:

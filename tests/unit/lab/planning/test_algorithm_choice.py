@@ -144,7 +144,7 @@ def test_the_next_step_of_a_draft_that_earns_less_than_one_option_says_so(tmp_pa
     assert spec_draft.choice_notes == [choice.sentence, f"{choice.reason}."]
     step = spec_draft.next_step(path)
     assert step.endswith(f"privateer plan {path}")
-    says_more = "Next: b for everybody earns more than this draft, which starts from scratch, 40.0 % instead of 30.0 %. "
+    says_more = "Next: b for everybody earns more than this draft, which starts anew, 40.0 % instead of 30.0 %. "
     assert step.startswith(says_more) == (earned < 0.4)
     assert ("--epsilon" in step) == (earned < 0.4 and promise != "none")
 
