@@ -7,7 +7,7 @@ export PRIVATEER_ADMIN_TOKEN=token-of-the-scale-test PRIVATEER_SERVER_DB_PASSWOR
 export PRIVATEER_JOURNAL_DB_PASSWORD=two-of-the-scale-test PRIVATEER_SHUFFLER_DB_PASSWORD=three-of-the-scale-test
 export PRIVATEER_SERVER_PORT=${PRIVATEER_SERVER_PORT:-18010} PRIVATEER_SHUFFLER_PORT=${PRIVATEER_SHUFFLER_PORT:-18011}
 export PRIVATEER_ADMIN_PORT=${PRIVATEER_ADMIN_PORT:-18012}
-kills=${1:-12} people=8000 round=500 name=peaks-shuffle project=privateer-scale-test
+kills=${1:-12} people=${2:-8000} round=500 name=peaks-shuffle project=privateer-scale-test
 compose() { docker-compose -p $project -f docker-compose.scale.yml --profile scale "$@"; }
 fail() { echo "scale: $*" >&2; compose logs --tail 20 >&2 || true; exit 1; }
 folder=$(mktemp -d)
