@@ -60,9 +60,9 @@ class Observer:
 
     def watch(self, patched: pytest.MonkeyPatch) -> None:
         """Note every release that is drawn; most of those that a death cuts off are never published."""
-        from privateer_server.rounds import succession
+        from privateer_server.rounds import closing
 
-        open_following_round = succession.open_following_round
+        open_following_round = closing.open_following_round
 
         def open_and_note(closed: Any, *arguments: Any, **options: Any) -> Any:
             following = open_following_round(closed, *arguments, **options)
@@ -73,7 +73,7 @@ class Observer:
                 )
             return following
 
-        patched.setattr(succession, "open_following_round", open_and_note)
+        patched.setattr(closing, "open_following_round", open_and_note)
 
     def note_publication(self, publication: bytes) -> None:
         """Note a publication that somebody was shown."""

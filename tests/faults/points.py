@@ -14,8 +14,8 @@ import pytest
 from privateer_core.serving.store.database import Unreachable
 from privateer_core.serving.store.postgres import PostgresDatabase
 from privateer_server.intake.decryption import RoundKeys
+from privateer_server.rounds.closing import ClosedRound, RoundCloser
 from privateer_server.rounds.open_round import OpenRound
-from privateer_server.rounds.succession import ClosedRound, RoundPublisher
 from privateer_server.store.journal import Journal
 from privateer_server.store.rounds import LockedExperiments
 from privateer_server.store.store import Store
@@ -208,16 +208,16 @@ class Faults:
 
     def _stick(self, patched: pytest.MonkeyPatch) -> None:
         """A round that is over is not learned from: its server answers, and tries again later."""
-        honest = RoundPublisher.learn_and_publish
+        honest = RoundCloser.close_round
 
-        def learn_and_publish(publisher: RoundPublisher, current: OpenRound) -> ClosedRound | None:
+        def close_round(closer: RoundCloser, current: OpenRound) -> ClosedRound | None:
             with self._lock:
                 stuck, self.stuck = self.stuck, max(0, self.stuck - 1)
             if stuck:
                 raise OSError(errno.ENOSPC, "No space left on device")
-            return honest(publisher, current)
+            return honest(closer, current)
 
-        patched.setattr(RoundPublisher, "learn_and_publish", learn_and_publish)
+        patched.setattr(RoundCloser, "close_round", close_round)
 
     def _watch(self, patched: pytest.MonkeyPatch) -> None:
         """A dead server reaches no database."""

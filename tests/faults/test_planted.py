@@ -9,8 +9,8 @@ import pytest
 from sqlalchemy import Connection
 
 from privateer_core.serving.store.database import SqliteDatabase
-from privateer_server.rounds import succession
-from privateer_server.rounds.succession import RoundPublisher
+from privateer_server.rounds import closing
+from privateer_server.rounds.closing import RoundCloser
 from privateer_server.store.journal import Journal
 from privateer_server.store.rounds import LockedExperiments
 from privateer_server.store.schema import STORE_FILE
@@ -77,9 +77,9 @@ def counted_again(patched: pytest.MonkeyPatch) -> None:
 
 def released_again(patched: pytest.MonkeyPatch) -> None:
     """A start with an earlier copy of the database goes on as if nothing had been published since."""
-    patched.setattr(succession, "give_up_reason", lambda _last, _entry: "")
+    patched.setattr(closing, "give_up_reason", lambda _last, _entry: "")
     patched.setattr(
-        RoundPublisher,
+        RoundCloser,
         "_read_or_write_entry",
         lambda self, ended: self.record(self._create_next_round(ended, 0.0), None, ended),
     )

@@ -194,22 +194,22 @@ async def test_a_shuffler_claims_an_experiment_at_all_servers(shared: Shared, tm
 
 
 async def test_one_server_closes_a_round_and_the_other_waits(shared: Shared, monkeypatch: pytest.MonkeyPatch) -> None:
-    from privateer_server.rounds.succession import RoundPublisher
+    from privateer_server.rounds.closing import RoundCloser
 
     closing, max_closing, digests = 0, 0, list[bytes]()
-    honest = RoundPublisher._read_or_write_entry
+    honest = RoundCloser._read_or_write_entry
 
-    def slow(publisher: RoundPublisher, ended: Any) -> Any:
+    def slow(closer: RoundCloser, ended: Any) -> Any:
         nonlocal closing, max_closing
         closing += 1
         max_closing = max(max_closing, closing)
         time.sleep(0.3)
-        entry = honest(publisher, ended)
+        entry = honest(closer, ended)
         digests.append(entry.following.digest)
         closing -= 1
         return entry
 
-    monkeypatch.setattr(RoundPublisher, "_read_or_write_entry", slow)
+    monkeypatch.setattr(RoundCloser, "_read_or_write_entry", slow)
     async with shared.serve_replicas(2) as (red, blue):
         await red.create(CENTRAL)
         for _ in range(3):

@@ -30,7 +30,7 @@ PLACES = (  # long, with many branches or much state
     "shared/privateer_core/algorithms/trial/spec.py",
     "shuffler/privateer_shuffler/followed_rounds.py",
     "server/privateer_server/intake/intake.py",
-    "server/privateer_server/rounds/succession.py",
+    "server/privateer_server/rounds/closing.py",
     "server/privateer_server/api/experiment_routes.py",
     "client/privateer_client/session.py",
 )

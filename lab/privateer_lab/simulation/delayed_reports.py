@@ -19,8 +19,8 @@ from privateer_lab.environments import Environment, parse_population
 from privateer_lab.environments.environment import Delay
 from privateer_lab.simulation.scores import SeededNoise, encode_contexts, scale_rewards
 from privateer_lab.simulation.simulation import Simulation, draw_coins
+from privateer_server.rounds.earlier_policies import shares_by_policy
 from privateer_server.rounds.schedule import PolicyMix, Step
-from privateer_server.rounds.succession import shares_by_policy
 
 Array = NDArray[np.float64]
 

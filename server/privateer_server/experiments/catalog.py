@@ -4,7 +4,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Final
 
 from privateer_core.algorithms import ALGORITHMS
@@ -18,9 +18,9 @@ from privateer_core.wire.publication import decode_publication
 from privateer_server.algorithms import LEARNERS
 from privateer_server.data import Data, open_data
 from privateer_server.experiments.experiment import Experiment, ExperimentLoader, find_experiment_refusals
+from privateer_server.rounds.closing import Recovery, RoundCloser
 from privateer_server.rounds.open_round import OpenRound, first_unused_version, open_first_round, with_deadlines
 from privateer_server.rounds.schedule import Schedule
-from privateer_server.rounds.succession import Recovery, RoundPublisher
 from privateer_server.settings import ServerSettings
 from privateer_server.store.records import TRANSIENT_ERRORS, ExperimentRecord, LogLine, ShufflerKey
 
@@ -45,11 +45,11 @@ class Experiments:
         self._store, self._journal, self._keys = data.store, data.journal, data.keys
         self.limits, self._clock = settings.limits, clock
         self._creation_lock, self._claim_lock = asyncio.Lock(), asyncio.Lock()
-        self.publisher, self.loader = RoundPublisher(data, clock), ExperimentLoader(data, clock)
+        self.closer, self.loader = RoundCloser(data, clock), ExperimentLoader(data, clock)
         for name, log_line in self._journal.deletions().items():
             self._store.delete(name, log_line)
         self._deleted = set(self._store.deleted_names())
-        recovery = Recovery(data, self.publisher, clock)
+        recovery = Recovery(data, self.closer, clock)
         self.loaded: dict[str, Experiment] = {}  # by name; other servers may have created further experiments
         self._load_errors: dict[str, PluginError] = {}
         for name in self._store.experiment_states():
@@ -194,7 +194,7 @@ class Experiments:
         try:
             first = open_first_round(spec, public_key, self._clock.now(), version, start.make_state)
             raise_refusals(find_experiment_refusals(first.schedule, first.step, self.limits))
-            entry = self.publisher.record(first, previous_entry)
+            entry = self.closer.record(first, previous_entry)
             line = LogLine(self._clock.now(), start.action, start.detail, operator, version, version)
             self._store.create(spec.name, first.schedule.encoded_spec, entry.following, line)
         except BaseException:
@@ -206,9 +206,8 @@ class Experiments:
         """Return the experiment of a record, and close its round if learning from it failed before."""
         experiment = self.loader.restore(record)
         try:
-            if experiment.current.is_unlearned and (closed := self.publisher.learn_and_publish(experiment.current)):
-                n_earlier = experiment.n_earlier + closed.received
-                experiment.advance(replace(experiment.snapshot, current=closed.next_round, n_earlier=n_earlier))
+            if experiment.current.is_unlearned and (closed := self.closer.close_round(experiment.current)):
+                experiment.follow_round(closed)
         except Exception as error:  # an error of one experiment must not stop the others
             experiment.note_failed_closing(error, self._clock.monotonic())
         return experiment

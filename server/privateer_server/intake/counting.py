@@ -1,4 +1,4 @@
-"""Counts groups of requests, each in one transaction, and closes the rounds that they end."""
+"""Counts groups of requests, each in one transaction."""
 
 import logging
 from collections import Counter, defaultdict
@@ -90,11 +90,11 @@ class Group(NamedTuple):
 
 
 class ReportCounter:
-    """Counts requests and closes rounds in threads: `count` in a single thread, `close` in a thread per experiment."""
+    """Counts requests in a single thread."""
 
     def __init__(self, data: Data, experiments: Experiments, clock: Clock, metrics: ServerMetrics) -> None:
         self._metrics = metrics
-        self._store, self._keys, self._publisher = data.store, data.keys, experiments.publisher
+        self._store, self._keys, self._earlier_policies = data.store, data.keys, experiments.closer.earlier_policies
         self._experiments, self._clock = experiments, clock
         # Repeated reports for rounds that closed long ago must not read their publications again and again.
         self._report_size = lru_cache(maxsize=_MAX_CACHED_SIZES)(self._read_report_size)
@@ -151,7 +151,7 @@ class ReportCounter:
         decrypted = [report for request in group for report in request.decrypted or ()]
         counted_ids = locked.counted_ids(name, decrypted)
         find_answer, find_size = partial(self._store.find_batch_answer, name), partial(self._report_size, name)
-        finders = find_answer, find_size, partial(self._publisher.earlier_policies.find, name)
+        finders = find_answer, find_size, partial(self._earlier_policies.find, name)
         find_token_report = self._store.find_token_report
         accumulator = Accumulator(open_round, counted_ids, decryptor, self._clock, *finders, find_token_report)
         accumulator.validate_all(decrypted)
@@ -160,21 +160,6 @@ class ReportCounter:
     def _read_report_size(self, name: str, version: int) -> int | None:
         body = self._store.publication(name, version)
         return decode_publication(body).round.report_size if body else None
-
-    def close(self, experiment: Experiment) -> CountedExperiment | None:
-        """Open the next round of an experiment; None if that fails, or another server does it."""
-        snapshot = experiment.snapshot
-        try:
-            with self._metrics.time_learning():
-                closed = self._publisher.learn_and_publish(snapshot.current)
-        except Exception as error:
-            experiment.note_failed_closing(error, self._clock.monotonic())
-            return None
-        if closed is None:
-            experiment.note_lease(self._clock.monotonic())
-            return None
-        following = replace(snapshot, current=closed.next_round, n_earlier=snapshot.n_earlier + closed.received)
-        return CountedExperiment(experiment, following, closed.change)
 
 
 def _count_requests(experiment_count: _OpenCount | PrivateerError, requests: list[Request]) -> list[Answer]:

@@ -27,6 +27,7 @@ from privateer_server.intake.counting import Answer, CountedExperiment, ReportCo
 from privateer_server.intake.decryption import MIN_BYTES_FOR_PROCESSES, DecryptPool
 from privateer_server.intake.receipts import Delivery, Receipt
 from privateer_server.metrics import ServerMetrics
+from privateer_server.rounds.closing import ClosedRound
 from privateer_server.rounds.open_round import OpenRound
 from privateer_server.store.records import TRANSIENT_ERRORS
 
@@ -68,15 +69,16 @@ class Intake:
         processes: int,
         writes: WriteHealth,
     ) -> None:
-        self._keys, self._experiments, self._metrics = data.keys, experiments, metrics
+        self._keys, self._experiments, self._metrics, self._clock = data.keys, experiments, metrics, clock
         self._store, self._is_shared = data.store, data.notifications is not None
         self._shufflers = Shufflers(experiments, data.journal)
         self._counter, self._pool = ReportCounter(data, experiments, clock, metrics), DecryptPool(processes)
         self._writes, self._has_failed, self._is_damaged, self._is_stopping = writes, False, False, False
         self._queue: SenderQueue[_PendingRequest] = SenderQueue(_MAX_QUEUED_REQUESTS, _GROUP_BYTES)
         self._wake_up, self._write_lock = asyncio.Event(), asyncio.Lock()
-        self._writer, self._closers = ThreadPoolExecutor(1, "count"), ThreadPoolExecutor(_MAX_CLOSING_ROUNDS, "close")
-        self._close_tasks: dict[str, asyncio.Task[None]] = {}
+        self._counting_thread = ThreadPoolExecutor(1, "count")
+        self._closing_threads = ThreadPoolExecutor(_MAX_CLOSING_ROUNDS, "close")
+        self._closing_tasks: dict[str, asyncio.Task[None]] = {}
         self._held_requests: list[_PendingRequest] = []
         self._start_times: dict[asyncio.Future[Receipt], float] = {}  # the oldest first
         self._run_task: asyncio.Task[None] | None = None
@@ -110,7 +112,7 @@ class Intake:
         if self._run_task and self._start_task:
             await self._start_task
             await self._run_task
-        for threads in (self._writer, self._closers):
+        for threads in (self._counting_thread, self._closing_threads):
             threads.shutdown()
         await self._pool.close()
 
@@ -122,7 +124,7 @@ class Intake:
         """
         while True:
             async with self._write_lock:
-                closing = self._close_tasks.get(name)
+                closing = self._closing_tasks.get(name)
                 if closing is None:
                     await self._refresh(name)
                     yield
@@ -131,7 +133,7 @@ class Intake:
 
     def is_closing(self, name: str) -> bool:
         """Whether this server is closing the round of an experiment."""
-        return name in self._close_tasks
+        return name in self._closing_tasks
 
     async def _refresh(self, name: str) -> None:
         """Refresh a loaded experiment from the store, where other servers may have changed or deleted it."""
@@ -243,7 +245,7 @@ class Intake:
                     await asyncio.sleep(_GATHER_SECONDS)
                 continue
             has_counted = counting is None or counting.done()
-            if self._is_stopping and has_counted and not (self._queue or self._held_requests or self._close_tasks):
+            if self._is_stopping and has_counted and not (self._queue or self._held_requests or self._closing_tasks):
                 break
             await self._wake_up.wait()
         if counting:
@@ -253,7 +255,7 @@ class Intake:
         """Return the requests of experiments whose round is not closing; all other requests are held or refused."""
         processable: list[_PendingRequest] = []
         for pending_request in pending:
-            if pending_request.request.experiment not in self._close_tasks:
+            if pending_request.request.experiment not in self._closing_tasks:
                 processable.append(pending_request)
             elif len(self._held_requests) < _MAX_QUEUED_REQUESTS:
                 self._held_requests.append(pending_request)
@@ -293,7 +295,8 @@ class Intake:
         to_close: list[Experiment] = []
         async with self._write_lock:
             try:
-                answers, counted, to_close = await loop.run_in_executor(self._writer, self._counter.count, requests)
+                counting = loop.run_in_executor(self._counting_thread, self._counter.count, requests)
+                answers, counted, to_close = await counting
             except Exception as error:  # nothing of the group is answered: its senders shall try again
                 self._note_failure(error)
                 # It is unknown whether the store has the last additions to the current partial sums.
@@ -309,10 +312,10 @@ class Intake:
             for counted_experiment in counted:
                 self._apply_counted(counted_experiment)
             for experiment in to_close:
-                self._close_tasks[experiment.name] = asyncio.create_task(self._close_round(experiment))
+                self._closing_tasks[experiment.name] = asyncio.create_task(self._await_next_round(experiment))
         for pending, answer in zip(group, answers, strict=True):
             # A request that ends a round is answered once the next round is open.
-            closing = self._close_tasks.get(pending.request.experiment)
+            closing = self._closing_tasks.get(pending.request.experiment)
             if closing:
                 closing.add_done_callback(partial(self._resolve, pending.future, answer))
             else:
@@ -328,15 +331,25 @@ class Intake:
         else:
             future.set_exception(answer)
 
-    async def _close_round(self, experiment: Experiment) -> None:
-        """Close the round of an experiment in a thread, and take over its next round."""
+    async def _await_next_round(self, experiment: Experiment) -> None:
+        """Continue with the next round of an experiment once a thread has closed the current round."""
+        loop = asyncio.get_running_loop()
         try:
-            closed = await asyncio.get_running_loop().run_in_executor(self._closers, self._counter.close, experiment)
+            closed = await loop.run_in_executor(self._closing_threads, self._close_timed, experiment.current)
             if closed:
-                self._apply_counted(closed)
+                self._metrics.count_change(closed.change)
+                experiment.follow_round(closed)
+            else:
+                experiment.note_lease(self._clock.monotonic())
+        except Exception as error:
+            experiment.note_failed_closing(error, self._clock.monotonic())
         finally:
-            del self._close_tasks[experiment.name]
+            del self._closing_tasks[experiment.name]
             self._wake_up.set()
+
+    def _close_timed(self, current: OpenRound) -> ClosedRound | None:
+        with self._metrics.time_learning():
+            return self._experiments.closer.close_round(current)
 
     def _apply_counted(self, counted: CountedExperiment) -> None:
         self._metrics.count_change(counted.change)

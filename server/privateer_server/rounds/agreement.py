@@ -8,8 +8,8 @@ from typing import Final
 from privateer_core.codec import decode
 from privateer_core.wire.publication import Round, decode_publication
 from privateer_server.intake.decryption import Decryptor
+from privateer_server.rounds.closing import give_up_reason
 from privateer_server.rounds.open_round import RoundFacts
-from privateer_server.rounds.succession import give_up_reason
 from privateer_server.store.findings import StoreFindings
 from privateer_server.store.journal import Journal
 from privateer_server.store.records import ExperimentRecord, JournalEntry

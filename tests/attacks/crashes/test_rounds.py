@@ -14,7 +14,7 @@ from privateer_core.wire.publication import decode_publication
 from privateer_server.app import create_app
 from privateer_server.intake.decryption import RoundKeys
 from privateer_server.rounds.background_checks import Deadlines
-from privateer_server.rounds.succession import RoundPublisher
+from privateer_server.rounds.closing import RoundCloser
 from privateer_server.settings import ServerSettings
 from privateer_server.store.journal import Journal
 from privateer_server.store.records import RoundUpdate
@@ -188,7 +188,7 @@ async def test_a_report_after_the_end_does_not_stop_the_server(settings, fails, 
 async def test_the_key_of_a_round_on_record_survives_a_start(settings, fails, monkeypatch):
     """A server learns again at its start and the disk fails: what it then publishes must open after the next start."""
     with monkeypatch.context() as dying:
-        dying.setattr(RoundPublisher, "learn_and_publish", lambda *_: 1 / 0)
+        dying.setattr(RoundCloser, "close_round", lambda *_: 1 / 0)
         async with serving(create_app(settings)) as client:
             api = Api(client)
             await api.create(SMALL)

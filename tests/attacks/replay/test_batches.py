@@ -18,7 +18,7 @@ from privateer_core.wire.batch import BATCH, SIGNATURE_HEADER, sign_claim
 from privateer_core.wire.keys import TrustedKeys
 from privateer_server.app import create_app
 from privateer_server.app import create_app as create_server
-from privateer_server.rounds.succession import RoundPublisher
+from privateer_server.rounds.closing import RoundCloser
 from privateer_server.settings import ServerSettings
 from privateer_server.store.journal import Journal
 from privateer_shuffler.app import create_app as create_shuffler
@@ -115,7 +115,7 @@ def prevent_closing(patched: pytest.MonkeyPatch) -> None:
     def fail(*_: object) -> None:
         raise OSError("No space left on device")
 
-    patched.setattr(RoundPublisher, "learn_and_publish", fail)
+    patched.setattr(RoundCloser, "close_round", fail)
 
 
 async def create_shuffled_experiment(api: Api) -> bytes:

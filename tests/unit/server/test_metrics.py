@@ -151,7 +151,7 @@ async def test_queues_have_gauges(api: Api, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 async def test_a_failure_to_close_a_round_is_counted(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
-    from privateer_server.rounds.succession import RoundPublisher
+    from privateer_server.rounds.closing import RoundCloser
 
     await api.create(SMALL)
     assert await api.metric("privateer_round_close_failures") == 0
@@ -159,7 +159,7 @@ async def test_a_failure_to_close_a_round_is_counted(api: Api, monkeypatch: pyte
     def failing(*_: object) -> None:
         raise sqlite3.OperationalError("full")
 
-    monkeypatch.setattr(RoundPublisher, "learn_and_publish", failing)
+    monkeypatch.setattr(RoundCloser, "close_round", failing)
     await fill(api, 20)
     async with asyncio.timeout(20):
         while await api.metric("privateer_round_close_failures") != 1:

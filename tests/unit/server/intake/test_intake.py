@@ -22,9 +22,9 @@ from privateer_server.intake import counting
 from privateer_server.intake.accumulator import Accumulator
 from privateer_server.intake.counting import Request
 from privateer_server.intake.decryption import Decryptor, RoundKeys
+from privateer_server.rounds.closing import RoundCloser
 from privateer_server.rounds.open_round import OpenRound, open_first_round
 from privateer_server.rounds.states import RoundState
-from privateer_server.rounds.succession import RoundPublisher
 from privateer_server.settings import ServerSettings
 from tests.support.asgi import serving
 from tests.support.phased import tables
@@ -38,14 +38,14 @@ SLOW = {**SMALL, "experiment.name": "slow"}
 @pytest.fixture
 def learning(monkeypatch: pytest.MonkeyPatch) -> Iterator[Event]:
     """The experiment ``slow`` learns from a round once the event is set."""
-    event, close = Event(), RoundPublisher.learn_and_publish
+    event, close = Event(), RoundCloser.close_round
 
-    def wait(publisher: RoundPublisher, current: OpenRound) -> Any:
+    def wait(closer: RoundCloser, current: OpenRound) -> Any:
         if current.round.experiment == "slow":
             assert event.wait(20)
-        return close(publisher, current)
+        return close(closer, current)
 
-    monkeypatch.setattr(RoundPublisher, "learn_and_publish", wait)
+    monkeypatch.setattr(RoundCloser, "close_round", wait)
     yield event
     event.set()
 

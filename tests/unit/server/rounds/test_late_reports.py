@@ -23,8 +23,8 @@ from privateer_lab.environments.environment import Delay
 from privateer_server.algorithms.phased.design import near_optimal_design
 from privateer_server.app import create_app
 from privateer_server.experiments.experiment import measure_experiment
+from privateer_server.rounds.earlier_policies import EarlierPolicies, shares_by_policy
 from privateer_server.rounds.schedule import Schedule
-from privateer_server.rounds.succession import EarlierPolicies, shares_by_policy
 from privateer_server.settings import ServerSettings
 from tests.support.asgi import serving
 from tests.support.clocks import Hands
@@ -153,7 +153,7 @@ def test_earlier_policies_are_cached_within_limits(monkeypatch: pytest.MonkeyPat
     bodies = {version: published(linear_spec("local"), version=version) for version in (1, 2, 3)}
     size = max(map(len, bodies.values()))
     monkeypatch.setattr(
-        f"privateer_server.rounds.succession.{limit}", n_cached * (1 if limit == "_MAX_CACHED_POLICIES" else size)
+        f"privateer_server.rounds.earlier_policies.{limit}", n_cached * (1 if limit == "_MAX_CACHED_POLICIES" else size)
     )
     reads: list[int] = []
 

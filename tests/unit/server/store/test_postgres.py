@@ -21,9 +21,9 @@ from privateer_core.serving.store.leases import Lease, Leases
 from privateer_core.serving.store.postgres import PostgresDatabase
 from privateer_server.data import Data, open_data
 from privateer_server.intake.decryption import REPORT_ID_SIZE
+from privateer_server.rounds.closing import ClosedRound, RoundCloser
 from privateer_server.rounds.open_round import OpenRound, build_round_record, open_first_round
 from privateer_server.rounds.states import RoundState
-from privateer_server.rounds.succession import ClosedRound, RoundPublisher
 from privateer_server.settings import ServerSettings, read_settings
 from privateer_server.store.records import JournalEntry, Leaf, RoundRecord, RoundUpdate, TokenRow
 from privateer_server.store.schema import JOURNAL_SCHEMA, STORE_SCHEMA
@@ -193,7 +193,7 @@ def full_round(data: Data) -> OpenRound:
     first = open_first_round(make_spec(CENTRAL), data.keys.create_key())
     opener = data.keys.find_decryptor(first.round.public_key)
     assert opener is not None
-    entry = RoundPublisher(data, SystemClock()).record(first, None)
+    entry = RoundCloser(data, SystemClock()).record(first, None)
     data.store.create("test", first.schedule.encoded_spec, entry.following)
     data.store.commit([RoundUpdate("test", 1, 20, state=RoundState.CLOSED)])
     return first
@@ -218,15 +218,13 @@ def test_two_servers_draw_noise_and_one_release_is_published(open_server, monkey
 
     first.journal.record_publication = slow  # type: ignore[method-assign]
     closed: list[ClosedRound | None] = []
-    first_close = threading.Thread(
-        target=lambda: closed.append(RoundPublisher(first, SystemClock()).learn_and_publish(current))
-    )
+    first_close = threading.Thread(target=lambda: closed.append(RoundCloser(first, SystemClock()).close_round(current)))
     first_close.start()
     assert event.wait(20)
     second_close = None
     while second_close is None:
         time.sleep(0.05)
-        second_close = RoundPublisher(second, SystemClock()).learn_and_publish(current)
+        second_close = RoundCloser(second, SystemClock()).close_round(current)
     may_write.set()
     first_close.join()
     (late,) = closed
@@ -246,32 +244,32 @@ def test_a_suspended_server_releases_no_round_closed_elsewhere(open_server, monk
         leases(data, 0.2)
     monkeypatch.setattr(Lease, "_keep_renewing", lambda _: None)
     ended, may_go_on = threading.Event(), threading.Event()
-    honest = RoundPublisher._read_or_write_entry
+    honest = RoundCloser._read_or_write_entry
 
-    def slow(publisher: RoundPublisher, open_round: OpenRound) -> JournalEntry:
-        if publisher._journal is first.journal:
+    def slow(closer: RoundCloser, open_round: OpenRound) -> JournalEntry:
+        if closer._journal is first.journal:
             ended.set()
             assert may_go_on.wait(20)
-        return honest(publisher, open_round)
+        return honest(closer, open_round)
 
-    monkeypatch.setattr(RoundPublisher, "_read_or_write_entry", slow)
+    monkeypatch.setattr(RoundCloser, "_read_or_write_entry", slow)
     failed: list[OSError] = []
 
     def close() -> None:
         try:
-            RoundPublisher(first, SystemClock()).learn_and_publish(current)
+            RoundCloser(first, SystemClock()).close_round(current)
         except OSError as error:
             failed.append(error)
 
     sleeping_close = threading.Thread(target=close)
     sleeping_close.start()
     assert ended.wait(20)
-    open_round, publisher = current, RoundPublisher(second, SystemClock())
+    open_round, closer = current, RoundCloser(second, SystemClock())
     for _ in range(2):
         closed = None
         while closed is None:
             time.sleep(0.05)
-            closed = publisher.learn_and_publish(open_round)
+            closed = closer.close_round(open_round)
         open_round = closed.next_round
         second.store.commit([RoundUpdate("test", open_round.round.version, 20, state=RoundState.CLOSED)])
     may_go_on.set()

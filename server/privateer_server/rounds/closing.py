@@ -1,128 +1,31 @@
-"""Succession of rounds: the server learns from a round or gives it up exactly once, and publishes the next one.
+"""Closing of rounds: the server learns from a round, or gives it up, exactly once, and publishes the next round.
 
 At a start it recovers rounds whose closing was interrupted, whose key is lost, or that an old copy brought back.
 """
 
 import logging
-from collections import Counter, OrderedDict
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import replace
-from threading import Lock
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
-import msgspec
-import numpy as np
-
-from privateer_core.algorithms import parse_spec
-from privateer_core.arrays import Array
 from privateer_core.clock import Clock
-from privateer_core.codec import decode
-from privateer_core.policies.gain_policy import GainPolicy
-from privateer_core.policies.policy import Policy
 from privateer_core.serving.logs import log_event
-from privateer_core.wire.publication import decode_publication
 from privateer_server.data import Data
+from privateer_server.rounds.earlier_policies import EarlierPolicies
 from privateer_server.rounds.open_round import (
     OpenRound,
-    RoundFacts,
     add_stored_sums,
     build_round_record,
     first_unused_version,
     open_following_round,
     open_round_after_miss,
-    read_policy,
     restore_round,
     restore_without_sums,
     with_deadlines,
 )
-from privateer_server.rounds.schedule import PolicyMix
 from privateer_server.rounds.states import RoundState
 from privateer_server.store.records import ExperimentRecord, JournalEntry, OutdatedState, RoundRecord, RoundUpdate
-from privateer_server.store.store import Store
-
-_N_REPORT_TIMES: Final = 16
-_MIN_SHARE: Final = 1e-3  # shares below this are left out
-_MAX_CACHED_POLICIES: Final = 1024
-_MAX_CACHED_BYTES: Final = 64 << 20
-"""Policies cached in memory, and bytes of their publications, so that old reports do not read them each time."""
-
-
-def shares_by_policy(
-    starts: Sequence[float], begin: float, end: float, delay_cdf: Callable[[Array], Array], last_choice: float = np.inf
-) -> Array:
-    """Return the share of a round's reports that is about the decisions of each policy, (policies,); they sum to 1.
-
-    Choices, and reports while the round is open, are assumed to come at constant rates.
-
-    starts: when each policy began to decide, increasing; each decides until the next one starts.
-    begin, end: when the round began and ended to take reports.
-    delay_cdf: the distribution function of the delay between choice and report; 0 for negative times.
-    last_choice: when the last choice was made.
-    """
-    report_times = begin + (end - begin) * (np.arange(_N_REPORT_TIMES) + 0.5) / _N_REPORT_TIMES
-    bounds = np.minimum(np.append(starts, np.inf), last_choice)
-    delay_probabilities = delay_cdf(report_times[:, None] - bounds)
-    shares = (delay_probabilities[:, :-1] - delay_probabilities[:, 1:]).sum(axis=0)
-    if shares.sum() <= 0:
-        return np.append(np.zeros(len(starts) - 1), 1.0)
-    shares = np.where(shares < _MIN_SHARE * shares.sum(), 0.0, shares)
-    return np.asarray(shares / shares.sum())
-
-
-class EarlierPolicies:
-    """The published policies of all experiments."""
-
-    def __init__(self, store: Store) -> None:
-        self._store, self._lock, self._cached_bytes = store, Lock(), 0
-        self._cache: OrderedDict[tuple[str, int], tuple[Policy | None, int]] = OrderedDict()
-
-    def find(self, name: str, version: int) -> Policy | None:
-        """Return the policy of a version, if it was published; from the cache if possible."""
-        with self._lock:
-            if (name, version) in self._cache:
-                self._cache.move_to_end((name, version))
-                return self._cache[name, version][0]
-        policy, size = self._read(name, version)
-        with self._lock:
-            if (name, version) not in self._cache:
-                self._cache[name, version] = policy, size
-                self._cached_bytes += size
-            while len(self._cache) > _MAX_CACHED_POLICIES or self._cached_bytes > _MAX_CACHED_BYTES:
-                self._cached_bytes -= self._cache.popitem(last=False)[1][1]
-        return policy
-
-    def _read(self, name: str, version: int) -> tuple[Policy | None, int]:
-        body = self._store.publication(name, version)
-        if body is None:
-            return None, 0
-        publication = decode_publication(body)
-        policy = read_policy(parse_spec(msgspec.json.decode(publication.spec)), publication)
-        # Participants of a gain measurement report to their own round alone.
-        return None if isinstance(policy, GainPolicy) else policy, len(body)
-
-    def find_decisions(self, closed: OpenRound, now: float) -> PolicyMix:
-        """Return the policies that decided for a round's reports, with their shares; empty if that does not matter.
-
-        Every report comes when the conversion window of its choice is over, so the shares follow from the times.
-        """
-        name, policy = closed.round.experiment, closed.step.policy
-        window = closed.spec.experiment.conversion_window_seconds
-        if not window or policy.cohort or not policy.is_mixture or policy.draw is not None:
-            return ()
-        starts: dict[int, float] = {}
-        for row in self._store.rounds(name):
-            facts = decode(row.facts, RoundFacts)
-            # While late reports alone are taken, new choices are not reported.
-            if not (facts.cohort or facts.is_draining) and policy.accepts_decisions_of(row.version):
-                starts[row.version] = facts.opened
-
-        def delay_cdf(delays: Array) -> Array:
-            return np.asarray(delays >= window, np.float64)
-
-        shares = shares_by_policy(list(starts.values()), closed.opened_at, now, delay_cdf).tolist()
-        mix = [(self.find(name, version), share) for version, share in zip(starts, shares, strict=True) if share]
-        return [(earlier, share) for earlier, share in mix if earlier is not None and earlier.terms.batch_size]
-
 
 _log = logging.getLogger("privateer.server")
 
@@ -135,13 +38,13 @@ class ClosedRound(NamedTuple):
     change: RoundUpdate  # the change that the store has applied
 
 
-class RoundPublisher:
-    """Learns from rounds that take no more reports, and publishes the next ones.
+class RoundCloser:
+    """Closes rounds that take no more reports: learns from them, and publishes the next ones.
 
     Only the server with the lease of the experiment does that. The key of the next round is on disk before a record
     names it. The journal has the next round, and in it the noise of the release, before the database has it; of two
     releases it takes the first, and the other is never published. The key of the closed round is destroyed after that.
-    After a failure at any step another call of `learn_and_publish` continues from there, here or at another server;
+    After a failure at any step another call of `close_round` continues from there, here or at another server;
     after a death of the process `Recovery` continues.
     """
 
@@ -149,8 +52,8 @@ class RoundPublisher:
         self._store, self._journal, self._keys, self._clock = data.store, data.journal, data.keys, clock
         self.earlier_policies = EarlierPolicies(data.store)  # the policies published before
 
-    def learn_and_publish(self, current: OpenRound) -> ClosedRound | None:
-        """Learn from a closed round, or give it up, and publish the next round; None if another server does that."""
+    def close_round(self, current: OpenRound) -> ClosedRound | None:
+        """Close a round: learn from it or give it up, and publish the next; None if another server does that."""
         with self._store.lease(current.round.experiment) as has_lease:
             ended = self._read_ended_round(current) if has_lease else None
             if ended is None:
@@ -238,9 +141,9 @@ class Recovery:
     from a round given up.
     """
 
-    def __init__(self, data: Data, publisher: RoundPublisher, clock: Clock) -> None:
+    def __init__(self, data: Data, closer: RoundCloser, clock: Clock) -> None:
         self._store, self._journal, self._keys = data.store, data.journal, data.keys
-        self._publisher, self._clock = publisher, clock
+        self._closer, self._clock = closer, clock
         self.recovered = Counter(published=0, given_up=0)  # numbers of rounds ``published`` and ``given_up``
 
     def recover(self, name: str) -> None:
@@ -251,7 +154,7 @@ class Recovery:
         last, plan, sums = record.current, record.state.plan, [record.current.total, *record.parts]
         reason = give_up_reason(last, entry)
         if entry and entry.closed == last.digest:
-            self._publisher.commit(restore_without_sums(last), entry)
+            self._closer.commit(restore_without_sums(last), entry)
             self.recovered["published"] += 1
             last, plan, sums = entry.following, plan.after_publication, [entry.following.total]
         if not reason and last.batch_size and not self._is_whole(last, sums):
@@ -268,7 +171,7 @@ class Recovery:
             version = first_unused_version(max(last.version, entry.following.version if entry else 0))
             now = self._clock.now()
             next_round = open_round_after_miss(lost_round, self._keys.create_key, now, version, is_repeated=True)
-            self._publisher.commit(lost_round, self._publisher.record(next_round, entry, lost_round))
+            self._closer.commit(lost_round, self._closer.record(next_round, entry, lost_round))
             self.recovered["given_up"] += 1
         elif reason and entry:
             # The round had no participants, so no sums can be released twice; the operator's plan follows this round.
