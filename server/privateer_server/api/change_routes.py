@@ -136,7 +136,7 @@ def changes_router(
     @router.get("/export", responses=_EXPORT_DOCS | describe_refusals(*ADMIN_REFUSALS, NotFound, Deleted, Unavailable))
     def export(name: str, _: Reader) -> Response:
         """Export policy, result, record and state."""
-        export = views.build_export(experiments.get(name), store.rounds(name), store.closers(name))
+        export = views.build_export(experiments.get(name), store.rounds(name), store.batch_shufflers(name))
         return json_response(export, 200)
 
     return router

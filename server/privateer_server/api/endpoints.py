@@ -83,8 +83,8 @@ class BatchesEndpoint(Endpoint):
 
     async def _count_reports(self, scope: Scope, envelope: Envelope, body: Body) -> HttpAnswer:  # noqa: ARG002
         """Count a shuffler's batch, and answer with its receipt; a repeated batch is not counted again."""
-        closer = ShufflerKey(body.sender, self._keys.organisation(body.sender))
-        receipt = await self._intake.deliver(Delivery(envelope, body.digest or b"", closer, body.signed_at))
+        shuffler_key = ShufflerKey(body.sender, self._keys.organisation(body.sender))
+        receipt = await self._intake.deliver(Delivery(envelope, body.digest or b"", shuffler_key, body.signed_at))
         if not receipt.is_repeat:
             self._metrics.count_batch()
         return make_answer(_OK if receipt.is_repeat else _ACCEPTED, receipt.answer)

@@ -212,13 +212,13 @@ def experiments_router(
     @router.get("/{name}/privacy", responses=_READ_DOCS | describe_answer("Record", "The privacy record."))
     def privacy(name: str) -> Response:
         """Show what is promised to a person, round by round and against whom, with a certificate."""
-        record = views.build_record(experiments.get(name).spec, store.rounds(name), store.closers(name))
+        record = views.build_record(experiments.get(name).spec, store.rounds(name), store.batch_shufflers(name))
         return json_response(record, _OK)
 
     @router.get("/{name}/risk", responses=_READ_DOCS | describe_answer("Risks", "The risk of every claim."))
     def risk(name: str) -> Response:
         """Show what the best attack on one person achieves at most, for every claim of the privacy record."""
-        record = views.build_record(experiments.get(name).spec, store.rounds(name), store.closers(name))
+        record = views.build_record(experiments.get(name).spec, store.rounds(name), store.batch_shufflers(name))
         return json_response(assess_risks(record.certificate), _OK)
 
     return router

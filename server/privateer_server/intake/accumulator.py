@@ -66,7 +66,7 @@ class Accumulator:
         self._answers: dict[bytes, bytes] = {}
         self._payloads: list[bytes] = []
         self._state, self._is_expiry_requested, self._is_all_valid = open_round.state, False, False
-        self._closer: ShufflerKey | None = None
+        self._shuffler_key: ShufflerKey | None = None
 
     @property
     def n_accepted(self) -> int:
@@ -173,7 +173,7 @@ class Accumulator:
         receipt.is_round_closed = self._n_received >= self._round.min_reports or self._round.schedule.learner.repeats
         self._state = NEXT[self._state, RoundEvent.DELIVERED if receipt.is_round_closed else RoundEvent.REPORTED]
         self.refused.update(receipt.refused)
-        self._answers[delivery.digest], self._closer = receipt.answer, delivery.closer
+        self._answers[delivery.digest], self._shuffler_key = receipt.answer, delivery.shuffler_key
         return receipt
 
     def _check_batch_size(self, envelope: Envelope) -> None:
@@ -295,6 +295,6 @@ class Accumulator:
             refused=self.refused,
             answers=self._answers,
             tokens=list(self._tokens.values()),
-            closer=self._closer,
+            shuffler_key=self._shuffler_key,
         )
         return closed, change

@@ -66,7 +66,7 @@ class Shufflers:
         try:
             experiment = await self._experiments.find(header.experiment)
             if header.version >= experiment.current.round.version:  # closed rounds are not claimed
-                await self._experiments.claim(experiment.name, delivery.closer, delivery.signed_at)
+                await self._experiments.claim(experiment.name, delivery.shuffler_key, delivery.signed_at)
         except Conflict:
             raise BatchRefused(
                 "another shuffler claimed the experiment, it is for another's, or this one's claim was released",

@@ -206,7 +206,7 @@ class Intake:
             raise
         request = Request(name, lambda into, read: into.count_batch(delivery, read), delivery.envelope)
         try:
-            receipt = await self._enqueue(request, delivery.closer.shuffler)
+            receipt = await self._enqueue(request, delivery.shuffler_key.shuffler)
         except RoundClosed:
             await self._shufflers.close_to_batches(delivery.envelope.header)
             raise

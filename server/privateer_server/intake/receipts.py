@@ -18,8 +18,8 @@ class Delivery:
 
     envelope: Envelope  # its reports
     digest: bytes  # SHA-256 of its bytes, by which the server recognizes a repeated batch
-    # closer, signed_at: the shuffler that signed the batch, and when, in seconds since 1970
-    closer: ShufflerKey
+    # shuffler_key, signed_at: the shuffler that signed the batch, and when, in seconds since 1970
+    shuffler_key: ShufflerKey
     signed_at: float
 
 

@@ -192,4 +192,4 @@ class RoundUpdate:
     # the next round, if the change closes this round; ``state`` then says whether this round was learned from
     following: RoundRecord | None = None
     tokens: Sequence[TokenRow] = field(default=(), repr=False)  # upload tokens of its reports
-    closer: ShufflerKey | None = None  # the shuffler of the batch that the change counts, if any
+    shuffler_key: ShufflerKey | None = None  # the shuffler of the batch that the change counts, if any

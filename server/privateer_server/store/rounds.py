@@ -205,10 +205,10 @@ class RoundWriter:
         if change.refused:
             refusals = change.refused.items()
             db.execute(_UPSERT_REFUSALS, [{**key, "reason": reason, "count": count} for reason, count in refusals])
-        if change.closer:
-            closer = asdict(change.closer)
-            statement = insert(tables.CLOSERS).values(**key, **closer)
-            db.execute(statement.on_conflict_do_update(index_elements=["experiment", "version"], set_=closer))
+        if change.shuffler_key:
+            shuffler_key = asdict(change.shuffler_key)
+            statement = insert(tables.SHUFFLERS).values(**key, **shuffler_key)
+            db.execute(statement.on_conflict_do_update(index_elements=["experiment", "version"], set_=shuffler_key))
 
     def _publish_following(self, db: Connection, change: RoundUpdate, following: RoundRecord) -> None:
         """Close a round and insert the next, unless that is done; an operator's changes are effective from it."""

@@ -121,7 +121,7 @@ LEAVES: Final = Table(
     _blob("digest"),
     UniqueConstraint("experiment", "version"),
 )
-CLOSERS: Final = _round_table("closers", _STORE, _text("shuffler"), _text("organisation"), sqlite_with_rowid=False)
+SHUFFLERS: Final = _round_table("shufflers", _STORE, _text("shuffler"), _text("organisation"), sqlite_with_rowid=False)
 SPENT_TOKENS: Final = spent_tokens_table("spent_tokens", _STORE, _blob("report"))
 BACKUP: Final = Table(
     "backup",
@@ -158,7 +158,7 @@ SEAL: Final = seal_table(_SHARED_JOURNAL)
 
 _TABLES: Final = (
     *(EXPERIMENTS, ROUNDS, PARTS, ANSWERS, REFUSALS, LOG),
-    *(DELETED, LEAVES, CLOSERS, SPENT_TOKENS, BACKUP, PROBE),
+    *(DELETED, LEAVES, SHUFFLERS, SPENT_TOKENS, BACKUP, PROBE),
 )
 _JOURNAL_TABLES: Final = (PUBLICATIONS, DELETIONS, LOG_NAME, LOG_LEAVES)
 

@@ -43,7 +43,6 @@ from privateer_server.store.rounds import (
 from privateer_server.store.schema import (
     ANSWERS,
     BACKUP,
-    CLOSERS,
     DELETED,
     EXPERIMENTS,
     LEASES,
@@ -53,6 +52,7 @@ from privateer_server.store.schema import (
     PROBE,
     REFUSALS,
     ROUNDS,
+    SHUFFLERS,
     SPENT_TOKENS,
     STORE_KIND,
 )
@@ -130,7 +130,7 @@ class Store:
             self._lock_and_read_states(db, [name])
             if _insert_if_absent(db, DELETED, {"experiment": name}):
                 insert_log_line(db, name, line)
-            for table in (ROUNDS, PARTS, self._ids.table, ANSWERS, REFUSALS, CLOSERS):
+            for table in (ROUNDS, PARTS, self._ids.table, ANSWERS, REFUSALS, SHUFFLERS):
                 db.execute(delete(table).where(table.c.experiment == name))
             if self.is_shared:
                 db.execute(delete(LEASES).where(LEASES.c.experiment == name))
@@ -259,11 +259,11 @@ class Store:
         with self._database.connection() as db:
             return [RoundRecord(*row) for row in db.execute(query)]
 
-    def closers(self, experiment: str) -> Mapping[int, ShufflerKey]:
+    def batch_shufflers(self, experiment: str) -> Mapping[int, ShufflerKey]:
         """Return the shuffler of each round's last batch, by version."""
-        query = select(CLOSERS.c.version, CLOSERS.c.shuffler, CLOSERS.c.organisation)
+        query = select(SHUFFLERS.c.version, SHUFFLERS.c.shuffler, SHUFFLERS.c.organisation)
         with self._database.connection() as db:
-            rows = db.execute(query.where(CLOSERS.c.experiment == experiment))
+            rows = db.execute(query.where(SHUFFLERS.c.experiment == experiment))
             return {version: ShufflerKey(*names) for version, *names in rows}
 
     def leaves(self, start: int) -> list[Leaf]:

@@ -150,13 +150,13 @@ def test_an_earlier_copy_recalls_the_leaves_that_it_lacks(store: Store) -> None:
 
 
 def test_the_last_closer_of_a_round_is_kept_until_the_experiment_is_deleted(store: Store) -> None:
-    store.commit([change(1, answers={b"one": b"1"}, closer=ShufflerKey("key-1", "one"))])
-    store.commit([change(1, answers={b"two": b"2"}, closer=ShufflerKey("key-2", "two"))])
+    store.commit([change(1, answers={b"one": b"1"}, shuffler_key=ShufflerKey("key-1", "one"))])
+    store.commit([change(1, answers={b"two": b"2"}, shuffler_key=ShufflerKey("key-2", "two"))])
     store.commit([change(1)])
     store.commit([change(0, total=None, state=RoundState.CLOSED, following=SECOND)])
-    assert (store.closers("test"), store.closers("other")) == ({1: ShufflerKey("key-2", "two")}, {})
+    assert (store.batch_shufflers("test"), store.batch_shufflers("other")) == ({1: ShufflerKey("key-2", "two")}, {})
     store.delete("test", LINE)
-    assert not store.closers("test")
+    assert not store.batch_shufflers("test")
 
 
 def test_closing_a_round_forgets_its_ids_state_and_sums(store: Store) -> None:
