@@ -145,11 +145,11 @@ def test_the_final_policy_invites_no_participants(spec, turns):
 def test_a_missed_round_is_followed_by_a_round_whose_policy_checks(spec, turns):
     schedule, step = Schedule(spec), turns[0].step
     for is_repeated in (False, True):
-        following = schedule.miss(step, 9, is_repeated=is_repeated)
+        following = schedule.advance_after_miss(step, 9, is_repeated=is_repeated)
         following.policy.check(spec)
         assert following.policy.version == step.policy.version + 1
         assert following.batch_size == 0 if schedule.has_failed(following) else following.batch_size > 0
-        assert schedule.miss(step, 9, 40, is_repeated=is_repeated).policy.version == 40
+        assert schedule.advance_after_miss(step, 9, 40, is_repeated=is_repeated).policy.version == 40
 
 
 def test_the_best_policy_so_far_invites_no_participants(spec, turns):

@@ -31,7 +31,7 @@ EMBEDDED = (
     (RoundKeys, "destroy"),
     (Store, "claim"),
     (Store, "erase_old_states"),
-    (Journal, "close_to_batches"),
+    (Journal, "record_last_batch"),
 )
 SHARED = (
     (LockedExperiments, "commit"),
@@ -41,7 +41,7 @@ SHARED = (
     (RoundKeys, "create_key"),
     (RoundKeys, "destroy"),
     (Store, "claim"),
-    (Journal, "close_to_batches"),
+    (Journal, "record_last_batch"),
 )
 MIXING = (
     (RoundStore, "commit"),

@@ -106,7 +106,7 @@ def adjusted_trial(rng: np.random.Generator) -> tuple[Answer, float]:
         batch = policy.contribute(numbers, coins, policy.decide(numbers, coins), append_numbers(rewards, numbers))
         records = mechanism.parse(mechanism.randomize(batch, noise).tobytes())
         people += step.batch_size
-        step = schedule.close(step, mechanism.release(mechanism.add(mechanism.empty(), records), noise), 1)
+        step = schedule.advance(step, mechanism.release(mechanism.add(mechanism.empty(), records), noise), 1)
     return schedule.answer(step), 4 * 1.96 / 1_500 / people**0.5
 
 

@@ -113,7 +113,7 @@ def play_served(promise: str, deviation: float, segments: str, tests: int, seed:
                 rewards.append(people.rewards)
                 arms.append(chosen)
                 ends.append(ends[-1] + step.batch_size)
-                step = schedule.close(step, release, int(rng.integers(2**63)))
+                step = schedule.advance(step, release, int(rng.integers(2**63)))
             looks = float(critical_values(information_fractions(np.array(ends[1:], float), PEOPLE), 0.05)[-1]) / 1.96
             yield schedule.answer(step), looks * _welch(np.concatenate(rewards), np.concatenate(arms))
 

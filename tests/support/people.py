@@ -54,7 +54,7 @@ def rounds(
         mechanism: Any = policy.terms.mechanism
         release = mechanism.simulate(policy.contribute(contexts, coins, decisions, rewards), rng)
         opened = replace(step, state=state, policy=policy)
-        step = schedule.close(opened, release, int(rng.integers(2**63)))
+        step = schedule.advance(opened, release, int(rng.integers(2**63)))
         yield Round(policy, release, step.state, opened)
 
 

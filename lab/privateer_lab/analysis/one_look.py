@@ -308,7 +308,7 @@ class OneLook:
         else:
             reports, noise = (replace(reports, keys=np.where(self.is_counted, reports.keys, -1)), SecureNoise())
             release = mechanism.release(mechanism.add(mechanism.empty(), mechanism.randomize(reports, noise)), noise)
-        closed_step = schedule.close(step, release, 0)
+        closed_step = schedule.advance(step, release, 0)
         answer = schedule.answer(closed_step) if self.has_shares else _drop_ratio_checks(schedule.answer(closed_step))
         answer = replace_fields(answer, stop_reason="its rows", warnings=(*self.warnings, *answer.warnings))
         answer = lower.restate_bounds(answer, spec) if lower else answer

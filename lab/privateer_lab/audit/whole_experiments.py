@@ -151,7 +151,7 @@ def simulate_rounds(spec: Spec) -> Iterator[Policy]:
         reports = make_contributions(
             spec, step.policy, contexts, rng.integers(0, 2**32, step.batch_size, dtype=np.uint32), 0.0
         )
-        step = schedule.close(step, step.policy.terms.mechanism.simulate(reports, rng), _SEED)
+        step = schedule.advance(step, step.policy.terms.mechanism.simulate(reports, rng), _SEED)
 
 
 def make_contributions(

@@ -71,7 +71,7 @@ class OwnPolicy(Baseline):
         """Release the round's sums, and learn."""
         if self.total is not None:
             mechanism: Any = self.step.policy.terms.mechanism
-            self.step = self.schedule.close(self.step, mechanism.release(self.total, self.noise), self._seed())
+            self.step = self.schedule.advance(self.step, mechanism.release(self.total, self.noise), self._seed())
 
 
 class TimedBaseline(Baseline):

@@ -104,7 +104,7 @@ class Simulation:
         if not step.policy.cohort:
             self.terms.setdefault((terms.event, terms.epsilon, terms.delta), terms)
             self.path.append(self.score.point)
-        self.step = self.schedule.close(step, release, self._seed(), decided=decided)
+        self.step = self.schedule.advance(step, release, self._seed(), decided=decided)
         if self.judgement and scores.is_comparing(self.step.policy):
             self.judgement.add_answer(self.step.policy, self.schedule.answer(self.step))
 

@@ -177,7 +177,7 @@ class ChangeExecutor:
         log_event(_log, "experiment changed", experiment=name, change=change.verb, by=operator)
         if experiment.current.end_time <= self._clock.monotonic():
             with suppress(Unavailable, *TRANSIENT_ERRORS):  # the next check of deadlines closes the round
-                await self._intake.close_if_due(name)
+                await self._intake.end_round_if_due(name)
                 invited = current.round.batch_size > 0  # the round of a pause had no participants
                 return ChangeResult(True, invited and await asyncio.to_thread(self._is_given_up, name, current.digest))
         return ChangeResult(is_new=True)

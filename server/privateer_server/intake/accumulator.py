@@ -65,7 +65,7 @@ class Accumulator:
         self._mechanism = open_round.step.policy.terms.mechanism
         self._answers: dict[bytes, bytes] = {}
         self._payloads: list[bytes] = []
-        self._state, self._is_expiry_requested, self._is_all_valid = open_round.state, False, False
+        self._state, self._is_end_requested, self._is_all_valid = open_round.state, False, False
         self._shuffler_key: ShufflerKey | None = None
 
     @property
@@ -181,16 +181,16 @@ class Accumulator:
         facts = self._round.round
         n_participants, remainder = divmod(len(envelope.sealed), facts.report_size)
         latest_time = self._clock.monotonic() + MAX_CLOCK_DIFFERENCE_SECONDS
-        if remainder or n_participants > facts.batch_size or not self._round.can_close(latest_time, n_participants):
+        if remainder or n_participants > facts.batch_size or not self._round.has_enough(latest_time, n_participants):
             raise BatchRefused(
                 f"a batch of this round has the reports of {facts.batch_size} people of {facts.report_size} bytes "
                 f"each, or of at least {facts.fewest} after its deadline",
                 remedy="send a whole batch at once",
             )
 
-    def close_if_due(self) -> Receipt:
-        """Close a round that is due or waits to be learned from, or give it up after the maximum wait."""
-        self._is_expiry_requested = True
+    def end_round_if_due(self) -> Receipt:
+        """End the round if it is due; a round that has ended before is to be closed again."""
+        self._is_end_requested = True
         if self._state is RoundState.OPEN:
             self._state = NEXT[self._state, self._round.event_at(self._clock.monotonic(), self._n_received)]
         return Receipt()
@@ -272,7 +272,7 @@ class Accumulator:
     @property
     def should_close_round(self) -> bool:
         """Whether the round is to be closed now: it was given up, became full, or an earlier attempt has failed."""
-        return self.state is not RoundState.OPEN and (self._is_expiry_requested or self._round.state is RoundState.OPEN)
+        return self.state is not RoundState.OPEN and (self._is_end_requested or self._round.state is RoundState.OPEN)
 
     def build_update(self) -> tuple[OpenRound, RoundUpdate]:
         """Return the round with the counted reports, and the change that makes them durable, without a next round."""

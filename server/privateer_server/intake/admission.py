@@ -76,7 +76,7 @@ class Shufflers:
             _log.error("whose an experiment's batches are cannot be read (%s)", trace(error))
             raise Unavailable("the server cannot read its data now", remedy="send the same batch again") from None
 
-    async def close_to_batches(self, header: Header) -> None:
+    async def record_last_batch(self, header: Header) -> None:
         """Record that a round takes no further batch, before its shuffler erases its reports; no-op if it is over.
 
         If the next round is published, the journal has that record already.
@@ -86,7 +86,7 @@ class Shufflers:
         if loaded is None or (loaded.current.round.version, loaded.current.digest) != (header.version, header.digest):
             return
         try:
-            await asyncio.to_thread(self._journal.close_to_batches, header.experiment, header.digest)
+            await asyncio.to_thread(self._journal.record_last_batch, header.experiment, header.digest)
         except TRANSIENT_ERRORS as error:
             _log.error("experiment %s: a round's last batch cannot be put on record (%s)", loaded.name, trace(error))
             raise Unavailable("the server cannot write its journal now", remedy="send the same batch again") from None

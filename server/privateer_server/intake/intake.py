@@ -208,15 +208,15 @@ class Intake:
         try:
             receipt = await self._enqueue(request, delivery.shuffler_key.shuffler)
         except RoundClosed:
-            await self._shufflers.close_to_batches(delivery.envelope.header)
+            await self._shufflers.record_last_batch(delivery.envelope.header)
             raise
         if receipt.is_round_closed:
-            await self._shufflers.close_to_batches(delivery.envelope.header)
+            await self._shufflers.record_last_batch(delivery.envelope.header)
         return receipt
 
-    async def close_if_due(self, name: str) -> None:
-        """Close the round of an experiment, or give it up, if it is due; return when that is durable."""
-        await self._enqueue(Request(name, lambda into, _: into.close_if_due()), "")
+    async def end_round_if_due(self, name: str) -> None:
+        """End the round of an experiment if it is due; return when the round is closed, and that is durable."""
+        await self._enqueue(Request(name, lambda into, _: into.end_round_if_due()), "")
 
     def _enqueue(self, request: Request, sender: str) -> asyncio.Future[Receipt]:
         """Queue a request, and return the future of its receipt; refuse it if the queue is full or the intake stops."""

@@ -52,17 +52,17 @@ class Deadlines:
             await asyncio.sleep(_CHECK_INTERVAL_SECONDS)
 
     def check_rounds(self) -> None:
-        """Start tasks that close or give up every round that is over; a slow task delays no other round."""
+        """Start a task that ends each round that is over; a slow task delays no other round."""
         now = self._clock.monotonic()
         for experiment in self._experiments:
             if experiment.name in self._expiring:
                 continue
             if now < self._started + _SETTLING_SECONDS and experiment.current.digest in self._initial_digests:
                 experiment.current = with_deadlines(experiment.current, self._clock)
-            may_close = self._intake.is_running and now >= max(experiment.retry_at, experiment.leased_until)
-            if may_close and self._check_round_over(experiment, now):
+            may_end = self._intake.is_running and now >= max(experiment.retry_at, experiment.leased_until)
+            if may_end and self._check_round_over(experiment, now):
                 self._expiring.add(experiment.name)
-                self._background.start(self._close_if_due(experiment.name))
+                self._background.start(self._end_round_if_due(experiment.name))
 
     def _check_round_over(self, experiment: Experiment, now: float) -> bool:
         """Return whether a round is over, and count the check of a round that has waited too long for reports."""
@@ -78,10 +78,10 @@ class Deadlines:
         self._late_rounds[current.digest] = first_late_time, n_checks + 1
         return False
 
-    async def _close_if_due(self, name: str) -> None:
-        """Have the intake close a round or give it up; errors are logged."""
+    async def _end_round_if_due(self, name: str) -> None:
+        """Have the intake end a round that is due; errors are logged."""
         try:
-            await self._intake.close_if_due(name)
+            await self._intake.end_round_if_due(name)
         except (Unavailable, NotFound):
             return  # the intake has logged why, and the next check tries again; or the experiment is deleted
         except Exception as error:  # one experiment must not keep others from their deadlines

@@ -110,8 +110,8 @@ class OpenRound:
         """The number of participants that the privacy guarantee assumes; nothing is learned from fewer."""
         return max(1, int(self.step.policy.terms.honest))
 
-    def can_close(self, now: float, n_participants: int) -> bool:
-        """Whether a number of participants suffices to close the round, at a time of the monotonic clock."""
+    def has_enough(self, now: float, n_participants: int) -> bool:
+        """Whether the round may end with a number of participants at a time of the monotonic clock."""
         is_full = 0 < self.round.batch_size <= n_participants
         is_due = self.round.deadline > 0 and self.deadline <= now
         return is_full or (is_due and n_participants >= self.round.least)
@@ -120,7 +120,7 @@ class OpenRound:
         """Return the event of the open round at a time of the monotonic clock, with a number of participants."""
         if 0 < self.round.batch_size <= n_participants:
             return RoundEvent.FILLED
-        if not self.is_shuffled and self.can_close(now, n_participants):  # only its shuffler closes a shuffled round
+        if not self.is_shuffled and self.has_enough(now, n_participants):  # only its shuffler closes a shuffled round
             return RoundEvent.DUE
         if self.end_time <= now:
             # Drawn participants can be replaced by others, which is better than to learn from a small batch.

@@ -14,17 +14,8 @@ from privateer_core.serving.store.database import read_pragma
 from privateer_core.serving.store.sqlite import SPARE_BYTES, FileKind, bring_up_to_date, check_kind, make_tables
 
 MEDIA_TYPE: Final = "application/vnd.sqlite3"
-_TABLES: Final = (
-    "experiments",
-    "rounds",
-    "answers",
-    "refusals",
-    "log",
-    "deleted",
-    "leaves",
-    "shufflers",
-    "spent_tokens",
-)
+_ROUND_TABLES: Final = ("rounds", "answers", "refusals", "shufflers")
+_TABLES: Final = ("experiments", *_ROUND_TABLES, "log", "deleted", "leaves", "spent_tokens")
 """Tables that a backup has."""
 _EXCLUDED_COLUMN: Final = ("rounds", "total")
 """A round is copied without the sums that it began with: a server that finds no sums gives an open round up."""

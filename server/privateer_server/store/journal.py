@@ -69,7 +69,7 @@ class Journal:
             _write_entry(db, entry)
         return entry
 
-    def close_to_batches(self, experiment: str, digest: bytes) -> None:
+    def record_last_batch(self, experiment: str, digest: bytes) -> None:
         """Record that a round takes no further batch, before its shuffler learns of that and erases its reports.
 
         The record is durable when this returns. If another publication is the last, nothing changes.

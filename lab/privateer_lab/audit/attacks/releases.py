@@ -67,7 +67,7 @@ def _score_billboard(spec: SparseSpec, step: Step, total: Moments, factor: float
     assert isinstance(mechanism, ScreenedMoments)
     weakened = mechanism if factor == 1.0 else mechanism.with_less_noise(factor)
     schedule = Schedule(spec)
-    next_step = schedule.close(step, weakened.release(total, SecureNoise()), _SEED)
+    next_step = schedule.advance(step, weakened.release(total, SecureNoise()), _SEED)
     estimated = {estimate.name: estimate.value for estimate in schedule.answer(next_step).estimates}
     readers = np.full((_N_READERS, spec.arm_count, spec.arm_features), _LOW_FEATURE)
     readers[:, 0, 0] = np.linspace(_LOW_FEATURE, _HIGH_FEATURE, _N_READERS)

@@ -142,10 +142,10 @@ class FeatureSelector:
         n_asked = selection.asked + release.reports * (np.arange(len(self.cells)) == feature)
         return replace(selection, population=population, evidence=evidence, asked=n_asked)
 
-    def close_if_enough(
+    def end_if_enough_asked(
         self, selection: Selection, spread_index: int, prior: PriorScale, n_own_reports: int
     ) -> Selection:
-        """Close the selection if enough were asked: keep features of the largest gain, or all if no gain is clear."""
+        """End the selection if enough were asked: keep features of the largest gain, or all if no gain is clear."""
         people = self._spec.experiment.horizon + sum(source.participants for source in self._spec.sources)
         if selection.asked.min() == 0 or selection.asked.sum() < min_participants_asked(people):
             return selection

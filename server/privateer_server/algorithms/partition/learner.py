@@ -253,7 +253,7 @@ class PartitionLearner(CohortLearner[PartitionState]):
         means = self.process(state).posterior_of_other_boxes()[0][self.selection.rows(selection.feature)]
         selection = self.selection.add_round(selection, policy, release, Beliefs(means, state.prior))
         state = self.rescale_prior(replace(state, selection=selection))
-        selection = self.selection.close_if_enough(selection, state.hyperparameters.spread, state.prior, state.own)
+        selection = self.selection.end_if_enough_asked(selection, state.hyperparameters.spread, state.prior, state.own)
         state = replace(state, selection=selection)
         if selection.open:
             is_news = state.is_news(state.hyperparameters.fitted, _REFIT_GROWTH)

@@ -56,7 +56,7 @@ def report_of(spec: Spec, **changes: Any) -> ReportFindings:
     for _ in range(2):
         coins = rng.integers(0, 2**32, step.batch_size, dtype=np.uint32)
         reports = make_contributions(spec, step.policy, rng.random((step.batch_size, spec.dimension)), coins, 0.0)
-        step = schedule.close(step, step.policy.terms.mechanism.simulate(reports, rng), 7)
+        step = schedule.advance(step, step.policy.terms.mechanism.simulate(reports, rng), 7)
     policy = parse_policy(msgspec.to_builtins(step.policy.view(spec)))
     answer = changes.pop("answer", None) or schedule.answer(step)
     assert encode(step.state)

@@ -55,7 +55,7 @@ def close_rounds(spec: Any, step: Step, rounds: int, rng: np.random.Generator) -
     """Yield the steps after each of so many rounds of people who report at once."""
     schedule = Schedule(spec)
     for _ in range(rounds):
-        step = schedule.close(step, released(spec, step, [step.policy], rng), int(rng.integers(2**62)))
+        step = schedule.advance(step, released(spec, step, [step.policy], rng), int(rng.integers(2**62)))
         yield step
 
 
@@ -68,7 +68,7 @@ def apply_change(spec: Any, change: Any, step: Step, rng: np.random.Generator) -
     deciders = [step.policy, first.policy]
     release = released(after, first, deciders, rng)
     assert release.reports == first.batch_size
-    return after, schedule.close(first, release, 9, decided=[(decider, 0.5) for decider in deciders])
+    return after, schedule.advance(first, release, 9, decided=[(decider, 0.5) for decider in deciders])
 
 
 def add_third_arm(spec: Any) -> Any:
@@ -113,7 +113,7 @@ def test_coins_moved_by_a_change_do_not_count_for_levels(change: Any, monkeypatc
         """Return how many deviations levels are off, after a round with late reports and one without."""
         rng = np.random.default_rng(5)
         after, step = apply_change(spec, change, Schedule(spec).open(1), rng)
-        step = Schedule(after).close(step, released(after, step, [step.policy], rng), 10)
+        step = Schedule(after).advance(step, released(after, step, [step.policy], rng), 10)
         levels, deviations = estimate_levels(after, step.state)
         arms = slice(1, None) if change is retire_first_arm else slice(None)
         assert deviations[arms].max() < 0.06

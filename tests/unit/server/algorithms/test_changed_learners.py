@@ -27,7 +27,7 @@ def play_rounds(spec: Any, rounds: int, rewards: Any, seed: int = 0) -> Any:
     schedule, rng = Schedule(spec), np.random.default_rng(seed)
     step = schedule.open(seed)
     for _ in range(rounds):
-        step = schedule.close(step, released(step.policy, step.batch_size, rewards, rng), int(rng.integers(2**62)))
+        step = schedule.advance(step, released(step.policy, step.batch_size, rewards, rng), int(rng.integers(2**62)))
     return step
 
 
@@ -90,7 +90,9 @@ def test_an_added_arm_that_is_best_is_found(model: Any) -> None:
     step = schedule.open_next_step(state, 7, 1)
     assert step.policy.shares[:, 3].max() > 0.05
     for _ in range(12):
-        step = schedule.close(step, released(step.policy, step.batch_size, with_better, rng), int(rng.integers(2**62)))
+        step = schedule.advance(
+            step, released(step.policy, step.batch_size, with_better, rng), int(rng.integers(2**62))
+        )
     policy: Any = schedule.open_next_step(step.state, 30, 1, is_inviting=False).policy
     arms = policy.decide(rng.random((1000, 2)), rng.integers(0, 2**32, 1000, dtype=np.uint32)).arms
     assert (arms == 3).mean() > 0.9
@@ -105,7 +107,7 @@ def test_sources_say_nothing_about_an_added_arm() -> None:
     step = schedule.open_next_step(state, 2, 1)
     assert step.policy.cohort == "past"
     step.policy.check(after)
-    closed = schedule.close(step, released_past(step.policy, 1000), 1).state
+    closed = schedule.advance(step, released_past(step.policy, 1000), 1).state
     assert not closed.evidence.precision[:, 3].any()
 
 
@@ -140,8 +142,8 @@ def played_past_sources(spec: PartitionSpec) -> Any:
     schedule, rng = Schedule(spec), np.random.default_rng(0)
     step = schedule.open(0)
     while step.policy.cohort:
-        step = schedule.close(step, released_past(step.policy, step.batch_size), 1)
-    return schedule.close(step, released(step.policy, step.batch_size, by_half, rng), 1)
+        step = schedule.advance(step, released_past(step.policy, step.batch_size), 1)
+    return schedule.advance(step, released(step.policy, step.batch_size, by_half, rng), 1)
 
 
 def test_elimination_by_test_allows_retiring_but_not_adding_arms() -> None:

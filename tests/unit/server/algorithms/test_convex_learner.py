@@ -158,7 +158,7 @@ def test_a_result_has_the_recommended_point_and_its_regret():
         coins = rng.integers(0, 2**32, step.batch_size, dtype=np.uint32)
         decisions = step.policy.decide(np.zeros((len(coins), 0)), coins)
         reports = step.policy.contribute(None, coins, decisions, 0.5 + decisions.points @ TRUTH)
-        step = schedule.close(step, step.policy.terms.mechanism.simulate(reports, rng), 7)
+        step = schedule.advance(step, step.policy.terms.mechanism.simulate(reports, rng), 7)
     assert [result.says_something for result in answers[:3]] == [False, False, True]
     assert (answers[2].recommended, answers[2].stage) == (None, "learning")
     end: Any = learner.answer(step.state)

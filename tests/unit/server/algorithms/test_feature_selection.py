@@ -125,7 +125,7 @@ def test_evidence_of_another_feature_selects_the_wrong_features():
             moment=np.roll(screening.evidence.moment, 4, axis=0),
         ),
     )
-    selection = FeatureSelector(spec).close_if_enough(moved, 1, UNSCALED, 2000)
+    selection = FeatureSelector(spec).end_if_enough_asked(moved, 1, UNSCALED, 2000)
     assert not selection.kept[[1, 4]].any()
     assert selection.kept[[2, 5]].all()
 

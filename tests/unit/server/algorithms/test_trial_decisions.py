@@ -67,7 +67,7 @@ def run_one_look() -> tuple[TrialSpec, TrialState, TrialFindings]:
     coins = np.random.default_rng(6).integers(0, 2**32, step.batch_size, dtype=np.uint32)
     reports = make_contributions(spec, step.policy, contexts, coins, 0.0)
     release = step.policy.terms.mechanism.simulate(reports, np.random.default_rng(7))
-    state = schedule.close(step, release, 7).state
+    state = schedule.advance(step, release, 7).state
     return spec, state, TrialFindings.from_state(state, spec)
 
 
@@ -144,7 +144,7 @@ def run(
         rewards = (rng.random(step.batch_size) < 0.4 + np.array(effects)[groups] * (decided.arms == 1)).astype(float)
         mechanism: Any = step.policy.terms.mechanism
         release = mechanism.simulate(step.policy.contribute(contexts, coins, decided, rewards), rng)
-        step = schedule.close(step, release, 5)
+        step = schedule.advance(step, release, 5)
     return conclude(schedule, step, schedule.answer(step)), step
 
 

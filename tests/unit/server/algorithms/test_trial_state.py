@@ -117,7 +117,7 @@ def test_the_answer_after_one_round_has_effects_without_a_recommendation() -> No
     decided = step.policy.decide(contexts, coins)
     rewards = (rng.random(step.batch_size) < MEANS[step.policy.groups(contexts), decided.arms]).astype(float)
     release = step.policy.mechanism.simulate(step.policy.contribute(contexts, coins, decided, rewards), rng)
-    step = schedule.close(step, release, 6)
+    step = schedule.advance(step, release, 6)
     result = schedule.answer(step)
     assert (result.recommended, result.stage) == (None, "learning")
     truth = {name: MEANS[k, a] - MEANS[k, 0] for k, a, name in spec.effects()}
@@ -139,7 +139,7 @@ def test_an_empty_segment_is_too_small(name: str) -> None:
     rewards = (rng.random(step.batch_size) < MEANS[0, decided.arms]).astype(float)
     rewards = append_numbers(rewards, np.full((step.batch_size, len(spec.learned_adjustments)), 0.5))
     release = step.policy.mechanism.simulate(step.policy.contribute(contexts, coins, decided, rewards), rng)
-    step = schedule.close(step, release, 6)
+    step = schedule.advance(step, release, 6)
     effects = schedule.answer(step).effects
     if TrialLearner(spec).design.counted:
         causes = {effect.reason for effect in effects if effect.group == "x1>=0.75"}
@@ -156,5 +156,5 @@ def test_a_p_value_is_never_0() -> None:
     decided = step.policy.decide(contexts, coins)
     rewards = (rng.random(step.batch_size) < np.where(decided.arms == 1, 0.9, 0.1)).astype(float)
     release = step.policy.mechanism.simulate(step.policy.contribute(contexts, coins, decided, rewards), rng)
-    answer = schedule.answer(schedule.close(step, release, 6))
+    answer = schedule.answer(schedule.advance(step, release, 6))
     assert min(effect.p_value for effect in answer.effects if effect.p_value is not None) == 1e-6

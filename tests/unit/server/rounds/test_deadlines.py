@@ -329,7 +329,7 @@ def test_a_closed_round_is_not_closed_again(clock: Hands) -> None:
     )
     for current in (open_, open_round_after_miss(open_, lambda: opener.public_key, clock.now())):
         accumulator = Accumulator(current, set(), opener, clock)
-        accumulator.close_if_due()
+        accumulator.end_round_if_due()
         after, change = accumulator.build_update()
         assert (after, change.following, change.state) == (current, None, RoundState.OPEN)
         assert not accumulator.should_close_round

@@ -240,7 +240,7 @@ def test_the_size_of_phases_does_not_depend_on_the_round_that_it_is_asked_in() -
     schedule = Schedule(example("stations"))
     first: Any = schedule.open(3)
     averages = np.linspace(-1, 1, len(first.policy.support))
-    later: Any = schedule.close(first, VectorSums(first.batch_size, first.batch_size * averages, 0.0), 3)
+    later: Any = schedule.advance(first, VectorSums(first.batch_size, first.batch_size * averages, 0.0), 3)
     assert len(later.policy.support) != len(first.policy.support)  # or the test shows nothing
     assert measure_experiment(schedule, later) == measure_experiment(schedule, first)
 
@@ -270,7 +270,7 @@ def test_phases_carry_no_more_than_was_expected_at_creation() -> None:
         played.append(len(actions))
         averages = spec.actions.matrix[actions] @ (theta / np.linalg.norm(theta))
         noisy = averages + rng.normal(size=len(averages)) * 0.1 / np.sqrt(step.batch_size)
-        step = schedule.close(step, VectorSums(step.batch_size, step.batch_size * noisy, 0.0), 3)
+        step = schedule.advance(step, VectorSums(step.batch_size, step.batch_size * noisy, 0.0), 3)
     assert max(played) > played[0]  # or the test shows nothing
     expected = schedule.learner.list_round_volumes(first)
     assert all(now <= planned.messages for now, planned in zip(carried, expected, strict=False))
