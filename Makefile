@@ -6,6 +6,8 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 DEMO_STAMP := $(VENV)/.demo-installed
 POSTGRES := $(strip $(wildcard /usr/lib/postgresql/*/bin/initdb) $(shell command -v initdb 2>/dev/null))
+# As many tests at a time as there are processors, from two to four.
+WORKERS ?= $(shell n=$$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2); echo $$((n < 2 ? 2 : n > 4 ? 4 : n)))
 NODE_MODULES := sdk/js/node_modules/.package-lock.json
 ROLES := shared client shuffler issuer server lab papers
 # The files with tests of a marker: collecting all the others takes longer than some of the runs.
@@ -38,19 +40,19 @@ demo: $(DEMO_STAMP)
 	$(BIN)/privateer demo
 
 test: $(STAMP)
-	$(BIN)/python -m pytest -q -n 2 --dist worksteal $(TESTS)
+	$(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal $(TESTS)
 
 # The same, half as slow again, with branch coverage.
 coverage: $(STAMP)
-	$(BIN)/python -m pytest -q -n 2 --dist worksteal --cov --cov-report=term $(TESTS)
+	$(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal --cov --cov-report=term $(TESTS)
 
 data: $(STAMP)
-	$(BIN)/python -m pytest -q -n 2 --dist worksteal -m "data and not nightly" $(call marked,data)
+	$(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal -m "data and not nightly" $(call marked,data)
 
 # With a search for bytes that decoders neither read nor refuse, which needs atheris.
 nightly: $(STAMP)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/fuzz.txt
-	$(BIN)/python -m pytest -q -n 2 --dist worksteal -m "nightly$(if $(PRIVATEER_ADULT),, and not data)$(if $(POSTGRES),, and not postgres)"
+	$(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal -m "nightly$(if $(PRIVATEER_ADULT),, and not data)$(if $(POSTGRES),, and not postgres)"
 	$(MAKE) kernels
 
 # Every example on the composed services with its own people, for a night. Needs Docker and docker-compose.
@@ -60,7 +62,7 @@ examples: $(STAMP)
 
 # What make test runs, with the arithmetic of an old processor: older kernels of BLAS, instructions of numpy and C library.
 kernels: $(STAMP)
-	$(BIN)/python -m tests.support.processors $(BIN)/python -m pytest -q -n 2 --dist worksteal $(TESTS)
+	$(BIN)/python -m tests.support.processors $(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal $(TESTS)
 
 check: $(STAMP)
 	$(BIN)/ruff check .
@@ -87,11 +89,11 @@ benchmark: $(STAMP)
 # where it is. Needs Node.
 browser: $(STAMP) $(NODE_MODULES)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/browser.txt
-	$(BIN)/python -m pytest -q -n 2 --dist loadfile -m browser $(call marked,browser)
+	$(BIN)/python -m pytest -q -n $(WORKERS) --dist loadfile -m browser $(call marked,browser)
 
 # Servers that share their data, on a PostgreSQL that the tests start in a temporary folder. Needs PostgreSQL's binaries.
 postgres: $(STAMP)
-	$(BIN)/python -m pytest -q -n 2 --dist worksteal -m "postgres and not nightly" $(call marked,postgres)
+	$(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal -m "postgres and not nightly" $(call marked,postgres)
 
 # The README's pictures of the dashboard, of experiments with simulated people.
 pictures: $(STAMP)
@@ -127,7 +129,7 @@ sdk: $(STAMP)
 	@node -e 'process.exit(parseInt(process.versions.node) < 20 ? 1 : 0)' || { echo "the SDK for JavaScript needs Node 20 or newer as node"; exit 1; }
 	cd sdk/js && node --test test/
 	node --test tests/dashboard/
-	$(BIN)/python -m pytest -q -n 2 --dist worksteal -m node $(call marked,node)
+	$(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal -m node $(call marked,node)
 
 # Others read what we write: two generated clients call a server, libraries of HPKE and canonical JSON agree, web frameworks
 # serve the recipes, a device in Go takes part, and manifests of Kubernetes fit its schemas. Needs Node.
