@@ -61,7 +61,7 @@ class Discounted(Generic[EvidenceT]):
     evidence: EvidenceT  # with an axis of half-lives in front
     probabilities: Array  # shape (half-lives,): how probable it is that each predicts best
     used: int  # the half-life whose evidence makes policies
-    own: int  # the experiment's own people who had reported when it was last brought up to date
+    n_own_reports: int  # the experiment's own people who had reported when it was last brought up to date
 
     @property
     def current(self) -> EvidenceT:
@@ -127,8 +127,8 @@ class ForgettingRule:
         n_own_reports: reports of the experiment's own participants, with those of the new evidence.
         score: logarithm of the density that evidence, of such a half-life, predicted for what came.
         """
-        n_reports = n_own_reports - discounted.own
-        faded = replace(discounted, evidence=self.faded(discounted.evidence, n_reports), own=n_own_reports)
+        n_reports = n_own_reports - discounted.n_own_reports
+        faded = replace(discounted, evidence=self.faded(discounted.evidence, n_reports), n_own_reports=n_own_reports)
         if self._chooses:
             scores = [
                 score(faded.evidence.select(index), life, new_evidence) for index, life in enumerate(self.half_lives)

@@ -197,7 +197,7 @@ class BanditLearner(RoundsLearner[BanditSpec, BanditState, BanditPolicy]):
 
     @override
     def reset_report_count(self, state: BanditState) -> BanditState:
-        discounted = replace(state.discounted, own=0) if state.discounted else None
+        discounted = replace(state.discounted, n_own_reports=0) if state.discounted else None
         return replace(state, rounds=0, reported=0, discounted=discounted)
 
     @override

@@ -28,7 +28,7 @@ _MAX_LOG_RATIO: Final = 600.0
 class Window:
     """A window of rounds that are compared with earlier rounds, with the evidence when it opened."""
 
-    own: int  # the experiment's own people who had reported
+    n_own_reports: int  # the experiment's own people who had reported
     # depths, paths: shape (bins,): bins, and those that had been split before
     depths: Ints
     paths: Ints
@@ -72,24 +72,24 @@ def advance_window(
     window: Window | None, tree: BinTree, now: BinEvidence, n_own_reports: int, likelihood: Likelihood
 ) -> Window | None:
     """Return the next window if the number of own reports has doubled since this window opened, else this window."""
-    if n_own_reports < (2 * window.own if window else FIRST_WINDOW_SIZE):
+    if n_own_reports < (2 * window.n_own_reports if window else FIRST_WINDOW_SIZE):
         return window
     closed = np.append(window.closed, window.log_evidence_of_change(tree, now, likelihood)) if window else np.zeros(0)
     return Window(
-        own=n_own_reports,
+        n_own_reports=n_own_reports,
         depths=np.append(tree.depths, tree.past_depths),
         paths=np.append(tree.paths, tree.past_paths),
         precision=np.concatenate([now.precision, now.past_precision]),
         moment=np.concatenate([now.moment, now.past_moment]),
         closed=closed,
-        opened=np.append(window.opened, window.own) if window else np.zeros(0, np.int64),
+        opened=np.append(window.opened, window.n_own_reports) if window else np.zeros(0, np.int64),
     )
 
 
 def detect_change(window: Window, tree: BinTree, now: BinEvidence, likelihood: Likelihood) -> DriftTest:
     """Return the test of whether rounds since a window opened contradict earlier rounds."""
     windows = np.append(window.closed, window.log_evidence_of_change(tree, now, likelihood))
-    return combine_windows(windows, np.append(window.opened, window.own))
+    return combine_windows(windows, np.append(window.opened, window.n_own_reports))
 
 
 def log_evidence_ratio(likelihood: Callable[[float, float], float]) -> float:

@@ -80,7 +80,7 @@ class PartitionLearner(CohortLearner[PartitionState]):
         state = PartitionState(
             rounds=0,
             seen=0,
-            own=0,
+            n_own_reports=0,
             cohort=self.spec.cohorts[0],
             reported=0,
             tree=BinTree.root(),
@@ -114,7 +114,9 @@ class PartitionLearner(CohortLearner[PartitionState]):
         other_observations = None
         if state.selection:
             life = self.forgetting.half_life(state.discounted) if half_life is None else half_life
-            other_observations = self.selection.observations(state.selection, columns, state.prior, state.own, life)
+            other_observations = self.selection.observations(
+                state.selection, columns, state.prior, state.n_own_reports, life
+            )
         return BinProcess(
             tree=state.tree,
             evidence=evidence or state.evidence,
@@ -158,11 +160,11 @@ class PartitionLearner(CohortLearner[PartitionState]):
         discounted, selection = state.discounted, state.selection
         return replace(
             super().reset_report_count(state),
-            own=0,
+            n_own_reports=0,
             hyperparameters=replace(state.hyperparameters, fitted=0),
-            discounted=replace(discounted, own=0) if discounted else None,
+            discounted=replace(discounted, n_own_reports=0) if discounted else None,
             window=None,
-            selection=replace(selection, ended=selection.ended - state.own) if selection else None,
+            selection=replace(selection, ended=selection.ended - state.n_own_reports) if selection else None,
         )
 
     @override
@@ -219,14 +221,16 @@ class PartitionLearner(CohortLearner[PartitionState]):
 
     def _exploration(self, state: PartitionState, kinds: BinKinds) -> Array:
         half_life = self.forgetting.half_life(state.discounted)
-        return self.allocation.exploration_factors(kinds, state.own, half_life, state.prior.rare_outcome_share)
+        return self.allocation.exploration_factors(
+            kinds, state.n_own_reports, half_life, state.prior.rare_outcome_share
+        )
 
     @override
     def learn(self, state: PartitionState, policy: PartitionPolicy, release: KeyedRelease | CellHits) -> PartitionState:
         """Return the state after a round; if there are enough new reports, arms are dropped and bins are split."""
         release = release.keyed_sums if isinstance(release, CellHits) else release
-        n_own_reports = state.own + (0 if policy.cohort else release.reports)
-        state = self.count_round(replace(state, own=n_own_reports), policy, release.reports)
+        n_own_reports = state.n_own_reports + (0 if policy.cohort else release.reports)
+        state = self.count_round(replace(state, n_own_reports=n_own_reports), policy, release.reports)
         if state.kept_weights:
             state = replace(state, kept_weights=state.kept_weights.add(self.spec, policy, release))
         if state.selection and state.selection.open:
@@ -243,7 +247,9 @@ class PartitionLearner(CohortLearner[PartitionState]):
         if state.is_news(state.hyperparameters.fitted, _REFIT_GROWTH) and len(state.tree) <= _MAX_FITTED_BINS:
             state = self._fit_kernel(state)
         state = self.split_bins(self.update_arms(self.compute_posterior(state)))
-        window = advance_window(state.window, state.tree, state.endless, state.own, self._log_density_function(state))
+        window = advance_window(
+            state.window, state.tree, state.endless, state.n_own_reports, self._log_density_function(state)
+        )
         return replace(state, window=window)
 
     def _learn_about_feature(
@@ -253,7 +259,9 @@ class PartitionLearner(CohortLearner[PartitionState]):
         means = self.process(state).posterior_of_other_boxes()[0][self.selection.rows(selection.feature)]
         selection = self.selection.add_round(selection, policy, release, Beliefs(means, state.prior))
         state = self.rescale_prior(replace(state, selection=selection))
-        selection = self.selection.end_if_enough_asked(selection, state.hyperparameters.spread, state.prior, state.own)
+        selection = self.selection.end_if_enough_asked(
+            selection, state.hyperparameters.spread, state.prior, state.n_own_reports
+        )
         state = replace(state, selection=selection)
         if selection.open:
             is_news = state.is_news(state.hyperparameters.fitted, _REFIT_GROWTH)
@@ -275,7 +283,7 @@ class PartitionLearner(CohortLearner[PartitionState]):
         zeros = np.zeros_like(previous.past_precision)
         precision, moment = state.evidence.precision - previous.precision, state.evidence.moment - previous.moment
         new_evidence = BinEvidence(precision, moment, zeros, zeros)
-        faded = self.forgetting.add_evidence(state.discounted, new_evidence, state.own, score)
+        faded = self.forgetting.add_evidence(state.discounted, new_evidence, state.n_own_reports, score)
         return replace(state, discounted=faded, evidence=faded.current)
 
     def detect_change(self, state: PartitionState) -> DriftTest | None:

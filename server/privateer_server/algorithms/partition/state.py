@@ -33,10 +33,10 @@ class LocatedBins(Bins):
 class PartitionState:
     """The state of the partition learner. Values are 2 mean reward - 1, averaged over a bin."""
 
-    # rounds, seen, own: closed rounds, people who reported, and those among them who belong to no source
+    # rounds, seen, n_own_reports: closed rounds, people who reported, and those among them who belong to no source
     rounds: int
     seen: int
-    own: int
+    n_own_reports: int
     # cohort, reported: the cohort of the last round, and its people who have reported
     cohort: str
     reported: int
@@ -69,7 +69,7 @@ class PartitionState:
 
         Sources do not count once own people report: many reports of little information must not hold up a few of much.
         """
-        n_source_reports = self.seen - self.own if self.own else 0
+        n_source_reports = self.seen - self.n_own_reports if self.n_own_reports else 0
         return self.seen - n_source_reports >= growth * max(0, n_before - n_source_reports)
 
     @property

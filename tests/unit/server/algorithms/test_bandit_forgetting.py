@@ -175,7 +175,7 @@ def test_new_arms_and_continued_experiments_keep_every_half_life():
     *_, last = rounds(spec, make_flip())
     learner: Any = learner_for(spec)
     state = learner.reset_report_count(last.state)
-    assert (state.reported, state.discounted.own) == (0, 0)
+    assert (state.reported, state.discounted.n_own_reports) == (0, 0)
     assert (state.discounted.evidence.people == last.state.discounted.evidence.people).all()
     grown = state.discounted.with_arms(1)
     assert grown.evidence.people.shape == (4, 4)

@@ -130,7 +130,7 @@ def test_a_new_experiment_begins_with_the_evidence_and_counts_people_anew() -> N
     after = make_spec({"experiment.name": "next", "privacy.epsilon": 2.0, "experiment.horizon": 3000})
     schedule = Schedule(after)
     state = schedule.learner.start_from_state(step.state, before)
-    assert (state.rounds, state.seen, state.own, state.reported, state.cohort) == (0, 0, 0, 0, "")
+    assert (state.rounds, state.seen, state.n_own_reports, state.reported, state.cohort) == (0, 0, 0, 0, "")
     assert np.array_equal(state.evidence.precision, step.state.evidence.precision)
     assert len(state.population.shares) == 1
     assert schedule.open_next_step(state, 1, 1).batch_size == 1000

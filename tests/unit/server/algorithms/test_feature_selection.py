@@ -189,7 +189,7 @@ def test_a_warm_start_keeps_the_selected_features():
     spec = six_spec()
     state = run_selection(spec)[-1].state
     start = learner_for(spec).start_from_state(state, spec)
-    assert start.own == 0
+    assert start.n_own_reports == 0
     assert not start.selection.open
     assert same(start.selection.kept, state.selection.kept)
     assert np.allclose(start.posterior.mean, state.posterior.mean)
@@ -199,7 +199,7 @@ def test_evidence_of_the_selection_fades_with_the_half_life():
     spec = six_spec({"algorithm.half_life": 2000})
     learner, state = PartitionLearner(spec), run_selection(spec)[-1].state
     information = learner.process(state).other_observations.information
-    later = replace(state, own=state.own + 2000)
+    later = replace(state, n_own_reports=state.n_own_reports + 2000)
     assert learner.process(later).other_observations.information == pytest.approx(information / 2)
     start = learner.start_from_state(later, spec)
     assert learner.process(start).other_observations.information == pytest.approx(information / 2)

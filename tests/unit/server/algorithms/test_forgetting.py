@@ -62,7 +62,7 @@ def test_every_memory_learns_from_the_round_that_one_of_them_asked_for():
     before, after = learner.start(0).discounted.evidence, first.state.discounted.evidence
     gained = after.precision - before.precision[:, [0] * after.precision.shape[1]]
     assert (gained == gained[0]).all()
-    assert first.state.discounted.own == spec.experiment.round_size
+    assert first.state.discounted.n_own_reports == spec.experiment.round_size
 
 
 def test_the_endless_memory_equals_a_learner_without_forgetting(monkeypatch):
@@ -173,13 +173,13 @@ def decide_every_bin(spec):
 def test_a_dropped_arm_returns_as_its_evidence_fades():
     learner, state = decide_every_bin(make_spec({"algorithm.half_life": 5000}))
     assert state.active.tolist() == [[True, True, False]]
-    later = replace(state, own=60_000)
+    later = replace(state, n_own_reports=60_000)
     assert learner.update_arms(learner.compute_posterior(learner.fade_evidence(later))).active.all()
 
 
 def test_without_memory_a_dropped_arm_stays_dropped():
     learner, state = decide_every_bin(make_spec())
-    assert learner.update_arms(learner.compute_posterior(replace(state, own=60_000))).active.tolist() == [
+    assert learner.update_arms(learner.compute_posterior(replace(state, n_own_reports=60_000))).active.tolist() == [
         [True, True, False]
     ]
 
@@ -202,13 +202,15 @@ def exploration_share(learner, state):
     kinds = learner.allocation.classify_bins(
         learner.process(state), state.active, state.posterior.variance, selected=False
     )
-    return learner.allocation.exploration_factors(kinds, state.own, learner.forgetting.half_life(state.discounted), 0.5)
+    return learner.allocation.exploration_factors(
+        kinds, state.n_own_reports, learner.forgetting.half_life(state.discounted), 0.5
+    )
 
 
 def test_forgetting_reduces_late_exploration():
     spec = make_spec({"algorithm.half_life": 3000, "experiment.horizon": 1_000_000})
     learner = learner_for(spec)
-    early, late = (replace(learner.start(0), own=n_reports) for n_reports in (1000, 50_000))
+    early, late = (replace(learner.start(0), n_own_reports=n_reports) for n_reports in (1000, 50_000))
     plain = learner_for(make_spec({"experiment.horizon": 1_000_000}))
     assert exploration_share(learner, early) == pytest.approx(exploration_share(plain, replace(early, discounted=None)))
     assert exploration_share(learner, late) < 0.7 * exploration_share(plain, replace(late, discounted=None))
@@ -348,10 +350,10 @@ def test_windows_open_when_people_have_doubled_and_a_planted_drift_is_found(memo
 
     stable, drifting = (list(rounds(spec, means)) for means in (PEAKS, drifting_means))
     assert learner.detect_change(stable[0].state) is None
-    opened = [played.state.window.own for played in stable if played.state.window]
+    opened = [played.state.window.n_own_reports for played in stable if played.state.window]
     assert sorted(set(opened)) == [2000, 4000, 8000]
     assert not any(learner.detect_change(played.state).detected for played in stable[4:])
-    before = [played for played in drifting if played.state.own <= 5000][4:]
+    before = [played for played in drifting if played.state.n_own_reports <= 5000][4:]
     assert not any(learner.detect_change(played.state).detected for played in before)
     first = learner.answer(drifting[-1].state).first_of(DriftTest)
     assert first.detected

@@ -37,7 +37,7 @@ def state_of(spec, depths, paths, seed=0, precision=50.0):
         learner_for(spec).start(0),
         rounds=3,
         seen=3000,
-        own=3000,
+        n_own_reports=3000,
         axes=rng.integers(0, spec.dimension, int(np.max(depths))),
         depths=depths,
         paths=paths,
@@ -134,7 +134,7 @@ def test_exploration_ends_with_the_experiment():
     learner = learner_for(spec)
     state = with_parts(learner.start(0), mean=np.array([[0.1, 0.0, -0.1]]), variance=np.full((1, 3), 0.02))
     shares = [
-        learner.policy(replace(state, own=n_reports), NewRound(2, 1, 1000)).layout.shares[0]
+        learner.policy(replace(state, n_own_reports=n_reports), NewRound(2, 1, 1000)).layout.shares[0]
         for n_reports in (0, 50_000, 90_000, 99_000)
     ]
     assert shares[0] == pytest.approx(shares[1])
