@@ -283,7 +283,7 @@ def _symbols(mechanism: VectorSymbol, contributions: BoundedVectors, seed: int, 
 
 def curves() -> dict[str, list[dict[str, float]]]:
     """Return the costs of subset selection and of grouped bits in a batch, of normal noise and of allotments."""
-    names = ("epsilon", "local_epsilon", "symbols", "own", "honest")
+    names = ("epsilon", "local_epsilon", "symbols", "own_symbols", "honest")
     facts = [(1.0, 4.0, 128, 11, 900), (0.5, 2.0, 64, 32, 10_000), (1.0, 7.0, 512, 3, 1_000_000), (0.0, 1.5, 6, 2, 50)]
     events = [(dict(zip(names, row, strict=True)), ShuffledSubset(*row[1:])) for row in facts]
     subsets = [case | {"delta": _digits(account(event).delta(case["epsilon"]))} for case, event in events]
@@ -294,7 +294,7 @@ def curves() -> dict[str, list[dict[str, float]]]:
         dict(zip(names, row, strict=True)) | {"delta": _digits(account(GroupedResponse(*row[1:])).delta(row[0]))}
         for row in groups
     ]
-    names = ("epsilon", "local_epsilon", "symbols", "own", "honest", "repeats")
+    names = ("epsilon", "local_epsilon", "symbols", "own_symbols", "honest", "repeats")
     several = [
         (1.0, 2.5, 128, 14, 1800, 5),
         (2.0, 5.0, 128, 4, 9000, 3),

@@ -157,7 +157,7 @@ GAPS: Final = (
 
 def _mean_blanket(event: ShuffledResponse | ShuffledSubset) -> float:
     """Return the mean number of messages that are uniform whatever the record says."""
-    symbols = event.symbols / event.own if isinstance(event, ShuffledSubset) else event.symbols
+    symbols = event.symbols / event.own_symbols if isinstance(event, ShuffledSubset) else event.symbols
     return event.honest * symbols / (math.exp(event.local_epsilon) + symbols - 1)
 
 

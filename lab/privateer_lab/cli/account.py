@@ -99,7 +99,7 @@ def amplification(
         Bound, Option(help="clones: any pure message; subset: subset selection; others: randomized response.")
     ] = Bound.CLONES,
     symbols: Annotated[int, Option(help="Size of the alphabet, for k-ary and subset.")] = 2,
-    own: Annotated[int, Option(help="How many symbols are a person's own, for subset.")] = 1,
+    own_symbols: Annotated[int, Option(help="How many symbols are a person's own, for subset.")] = 1,
     limit: Annotated[float, Option(help="Largest local epsilon to consider.")] = 16.0,
     as_json: Json = False,
 ) -> None:
@@ -113,11 +113,12 @@ def amplification(
         local_epsilon = clones_local_epsilon(epsilon, delta, batch, limit)
         event: Event = ShuffledMessage(local_epsilon, batch)
     else:
-        own = own if bound is Bound.SUBSET else 1
-        account(ShuffledSubset(min(limit, epsilon), symbols, own, batch)).delta(epsilon)  # refuses what is out of range
-        local_epsilon = amplified_local_epsilon(epsilon, delta, symbols / own, batch, limit)
+        own_symbols = own_symbols if bound is Bound.SUBSET else 1
+        # values out of range are refused
+        account(ShuffledSubset(min(limit, epsilon), symbols, own_symbols, batch)).delta(epsilon)
+        local_epsilon = amplified_local_epsilon(epsilon, delta, symbols / own_symbols, batch, limit)
         response = ShuffledResponse(local_epsilon, symbols, batch)
-        event = ShuffledSubset(local_epsilon, symbols, own, batch) if bound is Bound.SUBSET else response
+        event = ShuffledSubset(local_epsilon, symbols, own_symbols, batch) if bound is Bound.SUBSET else response
     curve = account(event)
     result = {
         "epsilon": epsilon,

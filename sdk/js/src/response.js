@@ -12,7 +12,7 @@ class Response {
   constructor(epsilon, symbols, nOwn) {
     requirePossible(isPositive(epsilon, 30), "epsilon");
     requirePossible(isWhole(symbols, 2, 32_768), "symbols");
-    requirePossible(nOwn >= 1 && nOwn < symbols, "own");
+    requirePossible(nOwn >= 1 && nOwn < symbols, "n_own");
     this.symbols = BigInt(symbols);
     /** Words below it send an own symbol. */
     this.threshold = findThreshold(epsilon, this.symbols, BigInt(nOwn));

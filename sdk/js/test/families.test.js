@@ -104,7 +104,7 @@ test("what subset selection, grouped bits, normal noise and allotments cost", ()
   const { subsets, grouped, composed, normal, allotments } = vectors("curves");
   const near = (/** @type {number} */ found, /** @type {number} */ wanted, digits = 1e-6) =>
     assert.ok(Math.abs(found - wanted) <= digits * wanted, `${found} is not ${wanted}`);
-  for (const one of subsets) near(shuffledCurve(one.local_epsilon, one.symbols / one.own, one.honest)(one.epsilon), one.delta);
+  for (const one of subsets) near(shuffledCurve(one.local_epsilon, one.symbols / one.own_symbols, one.honest)(one.epsilon), one.delta);
   for (const one of grouped) near(groupedCurve(one.local_epsilon, one.honest, one.share)(one.epsilon), one.delta);
   for (const { epsilon, local_epsilon, symbols, own, honest, repeats, delta } of composed) {
     near(composedCurve(local_epsilon, symbols / own, honest, repeats)(epsilon), delta);

@@ -71,12 +71,12 @@ class GroupedResponse(_Event, frozen=True, tag="grouped-response"):
 class ShuffledSubset(_Event, frozen=True, tag="shuffled-subset"):
     """A response of subset selection among ``honest`` shuffled responses, with public coins.
 
-    Of the symbols ``own`` are a participant's, at most half of them.
+    Of the symbols ``own_symbols`` are a participant's, at most half of them.
     """
 
     local_epsilon: float
     symbols: int
-    own: int
+    own_symbols: int
     honest: int
 
 
@@ -189,7 +189,7 @@ def _check_and_count(event: Event, depth: int) -> int:
             for field in msgspec.structs.fields(event):
                 _check_number(field.name, getattr(event, field.name))
     if isinstance(event, ShuffledSubset):
-        check("own", event.own, 2 * event.own <= event.symbols, "at most half of the symbols")
+        check("own_symbols", event.own_symbols, 2 * event.own_symbols <= event.symbols, "at most half of the symbols")
     if size > COUNT_MAX:
         raise SpecError(f"this composes {size:g} events, and the most is {COUNT_MAX}", field="count", remedy="lower it")
     return size
@@ -203,7 +203,7 @@ _RANGES: Final = {
     "scale": (1e-9, 1e12),
     "sensitivity": (1e-12, 1e12),
     "symbols": (2, 1 << 15),
-    "own": (1, 1 << 14),
+    "own_symbols": (1, 1 << 14),
     "honest": (1, 10**9),
     "share": (2.0**-16, 1.0),
     "trials": (1, 10**10),

@@ -129,7 +129,7 @@ class SubsetResponse(_Response, frozen=True):
     def __post_init__(self) -> None:
         super().__post_init__()
         if not 1 <= self.n_own < self.symbols:
-            raise SpecError("must be at least 1 and less than symbols", field="own", remedy="choose fewer")
+            raise SpecError("must be at least 1 and less than symbols", field="n_own", remedy="choose fewer")
 
     @cached_property
     def threshold(self) -> int:

@@ -67,7 +67,7 @@ def test_overlapping_and_random_sets_are_below_disjoint_ones():
     for event in (ShuffledSubset(2.0, 4, 3, 100), ShuffledSubset(2.0, 4, 0, 100), ShuffledSubset(2.0, 1, 1, 100)):
         with pytest.raises(SpecError) as refused:
             account(event)
-        assert refused.value.field in ("own", "symbols")
+        assert refused.value.field in ("own_symbols", "symbols")
 
 
 @pytest.mark.parametrize(("epsilon", "local_epsilon"), LOSSES)
@@ -127,7 +127,7 @@ def test_one_own_symbol_is_randomized_response():
             account(event).delta(epsilon) for event in (ShuffledSubset(3.0, 9, 1, 500), ShuffledResponse(3.0, 9, 500))
         )
         assert subset == response
-    record = {"event": "shuffled-subset", "local_epsilon": 3.0, "symbols": 128, "own": 26, "honest": 900}
+    record = {"event": "shuffled-subset", "local_epsilon": 3.0, "symbols": 128, "own_symbols": 26, "honest": 900}
     assert read_event(record) == ShuffledSubset(3.0, 128, 26, 900)
     assert account(ShuffledSubset(0.4, 128, 26, 900)).delta(0.3) <= account(Pure(0.4)).delta(0.3)
     assert exact_delta(0.5, 2.0, 3, 3) <= account(ShuffledSubset(2.0, 6, 2, 3)).delta(0.5)

@@ -165,4 +165,4 @@ def test_frequencies_of_subset_selection(epsilon, symbols, chosen):
 def test_own_symbols_that_are_none_or_all_are_refused(n_chosen):
     with pytest.raises(SpecError) as refused:
         SubsetResponse(1.0, 8, n_chosen)
-    assert refused.value.field == "own"
+    assert refused.value.field == "n_own"

@@ -50,11 +50,11 @@ def test_amplification_of_subset_selection(capsys: pytest.CaptureFixture[str]) -
     options = ["--epsilon", "1", "--delta", "1e-6", "--batch", "900", "--symbols", "128"]
     subset, whole = (
         figures(capsys, "amplification", *options, "--bound", *bound)["local_epsilon"]
-        for bound in (["subset", "--own", "26"], ["k-ary"])
+        for bound in (["subset", "--own-symbols", "26"], ["k-ary"])
     )
     assert 3.18 < subset < whole
     assert figures(capsys, "amplification", *options, "--bound", "subset")["local_epsilon"] == whole
-    code, _, err = run(capsys, "account", "amplification", *options, "--bound", "subset", "--own", "65")
+    code, _, err = run(capsys, "account", "amplification", *options, "--bound", "subset", "--own-symbols", "65")
     assert (code, "own" in err, "half of the symbols" in err) == (2, True, True)
 
 
