@@ -51,9 +51,9 @@ class Witness:
         evidence = self._servers.evidence(self._server)
         return evidence is not None and contradiction(evidence) is LogRollback
 
-    def acquit(self) -> None:
+    def mark_rollback_answered(self) -> None:
         """Mark the evidence of a rollback as answered."""
-        self._servers.acquit(self._server)
+        self._servers.mark_rollback_answered(self._server)
 
     def verify_logged(self, entry: Entry, answer: EndpointAnswer, timeout: float) -> Steps[None]:
         """Fetch and verify the proof that a publication is in the log, and store the new head."""
@@ -120,4 +120,4 @@ class Witness:
             "proof": proof_answer.body.decode(errors="replace"),
         }
         with suppress(InputError):  # the refusal matters more
-            self._servers.accuse(self._server, json.dumps(evidence, indent=1))
+            self._servers.store_evidence(self._server, json.dumps(evidence, indent=1))

@@ -177,7 +177,7 @@ class Publications:
                 answer = self._require_publication((yield self._policy_request(self._pace.timeout)), self._pace.timeout)
                 self._witness.verify_signer(answer)
                 yield from self._verify_logged(self._parse_participation(answer.body), answer, self._pace.timeout)
-                self._witness.acquit()
+                self._witness.mark_rollback_answered()
         self.check_server()
 
     def _verify_logged(self, participation: Participation, answer: EndpointAnswer, timeout: float) -> Steps[None]:

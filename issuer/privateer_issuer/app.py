@@ -36,7 +36,7 @@ from privateer_core.serving.http.openapi import (
     describe_page,
     describe_refusals,
     describe_service,
-    public_document,
+    select_public_routes,
 )
 from privateer_core.serving.http.page_cache import PageCache, Version, common_version
 from privateer_core.serving.http.problems import answer_problems
@@ -53,7 +53,7 @@ from privateer_issuer.metrics import IssuerMetrics
 from privateer_issuer.settings import IssuerSettings, read_settings
 from privateer_issuer.signing_keys import KeyRing
 from privateer_issuer.store import IssuerStore
-from privateer_issuer.token_requests import TokenRequests, TokenShares, attestation
+from privateer_issuer.token_requests import DeviceQuotas, TokenRequests, attestation
 
 _OK: Final = 200
 _BODY_BUDGET_BYTES: Final = 4 << 20
@@ -80,7 +80,7 @@ _DESCRIPTION: Final = "It signs upload tokens blindly. /version and /metrics are
 _TOKEN_REFUSALS: Final = (NotFound, TokenRequestRefused, AttestationRefused, TokensExhausted, TooLarge, Unavailable)
 
 
-def document() -> dict[str, Any]:
+def build_openapi_document() -> dict[str, Any]:
     """Return the OpenAPI document."""
     response = _binary_schema(SIGNATURE_SIZE, "A TokenResponse of RFC 9578, 6.2.")
     success = describe_content("The blinded token is signed.", RESPONSE_TYPE, response)
@@ -123,8 +123,8 @@ class IssuerPages:
 
     async def openapi(self, request: Request) -> Response:
         """Return the OpenAPI document of this listener's pages."""
-        full = document()
-        return json_response(public_document(full, _is_public) if IS_PUBLIC_KEY in request.scope else full, _OK)
+        full = build_openapi_document()
+        return json_response(select_public_routes(full, _is_public) if IS_PUBLIC_KEY in request.scope else full, _OK)
 
 
 def create_app(settings: IssuerSettings, clock: Clock | None = None) -> TimingMiddleware:
@@ -141,13 +141,13 @@ def create_app(settings: IssuerSettings, clock: Clock | None = None) -> TimingMi
         store.close()
         raise
     writes = WriteHealth(partial(asyncio.to_thread, is_writable, settings.data), _log, clock)
-    shares, metrics, background = TokenShares(store, settings.tokens_per_device, writes), IssuerMetrics(), Background()
+    quotas, metrics, background = DeviceQuotas(store, settings.tokens_per_device, writes), IssuerMetrics(), Background()
     metrics.watch_keys(lambda: keys.newest_keys)
     metrics.watch("store_up", "1 as long as tokens can be counted", lambda: writes.is_writing and not background.failed)
     metrics.watch("time_seconds", "The time of day here, in seconds since 1970", clock.now)
     metrics.watch("disk_free_bytes", "Free bytes of the disk with the data", partial(free_bytes, settings.data))
     pages = IssuerPages(keys, writes, background, metrics)
-    token_requests = TokenRequests(keys, shares, attestation_plug, metrics, Budget(_BODY_BUDGET_BYTES), clock)
+    token_requests = TokenRequests(keys, quotas, attestation_plug, metrics, Budget(_BODY_BUDGET_BYTES), clock)
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
@@ -157,7 +157,7 @@ def create_app(settings: IssuerSettings, clock: Clock | None = None) -> TimingMi
             yield
         finally:
             await background.stop()
-            await shares.close()
+            await quotas.close()
             store.close()
 
     app = Starlette(

@@ -126,7 +126,7 @@ class KeyRing:
         if new != rows or not self._keys:
             self._keys = {name: [_load_key(row) for row in new if row.experiment == name] for name in self._experiments}
         # Without keys no token of an experiment can be accepted again.
-        self._store.forget_shares({row.experiment for row in new})
+        self._store.delete_counts_except({row.experiment for row in new})
         self._publish_directory()
 
     def _publish_directory(self) -> None:

@@ -131,8 +131,8 @@ class IssuerStore:
                 db.execute(insert(_KEYS), new)
         self._database.erase_old_states()
 
-    def forget_shares(self, experiments: Collection[str]) -> None:
-        """Delete and overwrite the token counts of all other experiments. Durable when this returns."""
+    def delete_counts_except(self, experiments: Collection[str]) -> None:
+        """Delete and overwrite the token counts of all experiments but the given ones. Durable when this returns."""
         with self._database.connection() as db:
             removed = set(db.execute(select(_ISSUED.c.experiment).distinct()).scalars()).difference(experiments)
         if removed:

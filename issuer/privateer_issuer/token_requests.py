@@ -94,10 +94,10 @@ def attestation(name: str, environment: Mapping[str, str]) -> Attestation:
 _PENDING_MAX: Final = 4096
 
 
-class TokenShares:
-    """Counts requests, in one transaction for all that arrive while the disk is busy.
+class DeviceQuotas:
+    """The quota of tokens of each device: requests that arrive while the disk is busy are counted in one transaction.
 
-    max_tokens: maximum number of a device's tokens of an experiment.
+    max_tokens: the quota: a device's tokens of an experiment.
     writes: records whether each transaction succeeded.
     """
 
@@ -105,20 +105,20 @@ class TokenShares:
         self._store, self._max_tokens, self._writes = store, max_tokens, writes
         self._disk = ThreadPoolExecutor(1, "disk")
         self._pending: list[tuple[TokenRequest, asyncio.Future[bool]]] = []
-        self._writer: asyncio.Task[None] | None = None
+        self._count_task: asyncio.Task[None] | None = None
 
     async def take(self, token_request: TokenRequest) -> None:
-        """Count a request, if it is new, and return when that is durable; `TokensExhausted` beyond the share."""
+        """Count a request, if it is new, and return when that is durable; `TokensExhausted` beyond the quota."""
         if len(self._pending) >= _PENDING_MAX:
             raise _unavailable()
         is_granted: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         self._pending.append((token_request, is_granted))
-        if self._writer is None:
-            self._writer = asyncio.create_task(self._write())
+        if self._count_task is None:
+            self._count_task = asyncio.create_task(self._count_pending())
         if not await is_granted:
             raise TokensExhausted("the device has had its share of tokens", remedy="use those that it has")
 
-    async def _write(self) -> None:
+    async def _count_pending(self) -> None:
         """Count the pending requests in transactions, and answer those who wait, until none is pending."""
         loop, count = asyncio.get_running_loop(), self._store.count_requests
         try:
@@ -139,12 +139,12 @@ class TokenShares:
                     else:
                         future.set_result(grant)
         finally:
-            self._writer = None
+            self._count_task = None
 
     async def close(self) -> None:
         """Wait for pending writes, and stop the writer."""
-        if self._writer is not None:
-            await asyncio.wait({self._writer})
+        if self._count_task is not None:
+            await asyncio.wait({self._count_task})
         self._disk.shutdown()
 
 
@@ -161,13 +161,13 @@ class TokenRequests:
     def __init__(
         self,
         keys: KeyRing,
-        shares: TokenShares,
+        quotas: DeviceQuotas,
         attestation: Attestation,
         metrics: IssuerMetrics,
         budget: Budget,
         clock: Clock,
     ) -> None:
-        self._keys, self._shares, self._attestation = keys, shares, attestation
+        self._keys, self._quotas, self._attestation = keys, quotas, attestation
         self._metrics, self._budget, self._clock = metrics, budget, clock
         self._turns = RequestQueue()
 
@@ -185,7 +185,7 @@ class TokenRequests:
         return Response(signed, media_type=RESPONSE_TYPE)
 
     async def _sign_request(self, name: str, request: Request) -> bytes:
-        """Read a request, check the device, count it in its share, and return the blind signature."""
+        """Read a request, check the device, count it in its quota, and return the blind signature."""
         body = Body.from_length(request.headers.get("content-length"), REQUEST_SIZE, peer_address(request.scope))
         with self._budget.reserve(body.length, body.sender) as reservation:
             last_byte, blinded = parse_token_request(await reservation.read(request.stream()))
@@ -193,6 +193,6 @@ class TokenRequests:
         device = await self._attestation.device(request.headers.get(HEADER, ""), name, self._clock.now())
         signer.check(blinded)  # an invalid message is not counted
         if device is not None:  # a device without remaining tokens costs no signature
-            await self._shares.take(TokenRequest(name, device, bytes([last_byte]) + blinded))
+            await self._quotas.take(TokenRequest(name, device, bytes([last_byte]) + blinded))
             await self._turns.wait_for_turn(body.sender)  # many are counted together
         return signer.sign(blinded)

@@ -125,7 +125,7 @@ _DESCRIPTION: Final = (
 _SERVER_ERRORS: Final = (errors.SignatureInvalid, errors.KeyChanged)  # errors of the server that the shuffler reports
 
 
-def document() -> dict[str, Any]:
+def build_openapi_document() -> dict[str, Any]:
     """Return the OpenAPI document."""
 
     def get(summary: str, operation: str, answers: Any, *refusals: Any, **fields: Any) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from privateer_core.clock import SystemClock
 from privateer_core.errors import NotFound, PrivateerError, Unavailable
 from privateer_core.serving.http.bodies import Budget
 from privateer_core.serving.http.listeners import IS_PUBLIC_KEY, HostGuard, OriginMiddleware, PublicPages
-from privateer_core.serving.http.openapi import ServiceStatus, public_document
+from privateer_core.serving.http.openapi import ServiceStatus, select_public_routes
 from privateer_core.serving.http.page_cache import PageCache, Version, common_version
 from privateer_core.serving.http.problems import answer_problems
 from privateer_core.serving.http.report_endpoint import Reply, json_response
@@ -39,7 +39,7 @@ from privateer_shuffler.api import (
     HeldRounds,
     PoolEndpoint,
     SigningKey,
-    document,
+    build_openapi_document,
 )
 from privateer_shuffler.delivery import Forwarding, Upstream
 from privateer_shuffler.followed_rounds import FollowedRounds
@@ -120,8 +120,8 @@ class ShufflerPages:
 
     async def openapi(self, request: Request) -> Response:
         """Show the OpenAPI document of the pages of this listener."""
-        pages = document()
-        return json_response(public_document(pages, _is_public) if IS_PUBLIC_KEY in request.scope else pages, _OK)
+        pages = build_openapi_document()
+        return json_response(select_public_routes(pages, _is_public) if IS_PUBLIC_KEY in request.scope else pages, _OK)
 
 
 class Shuffler:

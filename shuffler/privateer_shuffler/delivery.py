@@ -232,7 +232,7 @@ class Forwarding:
 
         A batch that the server refuses from this shuffler is abandoned once ``is_past`` is true for its version.
         """
-        if not await pool.wait_until_complete():
+        if not await pool.claim_when_complete():
             return True
         answer = await self._deliver(await pool.batch(), pool.round.experiment, is_past)
         if answer is None:

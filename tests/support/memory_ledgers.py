@@ -23,10 +23,10 @@ class MemoryServers:
     def change(self, server: str, change: Callable[[KnownServer | None], KnownServer]) -> None:
         self._records[server] = change(self._records.get(server))
 
-    def accuse(self, server: str, evidence: str) -> None:
+    def store_evidence(self, server: str, evidence: str) -> None:
         self._evidence[server] = evidence
 
-    def acquit(self, server: str) -> None:
+    def mark_rollback_answered(self, server: str) -> None:
         self._evidence.pop(server, None)
 
     def evidence(self, server: str) -> str | None:

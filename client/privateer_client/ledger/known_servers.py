@@ -30,10 +30,10 @@ class Servers(Protocol):
     def change(self, server: str, change: Callable[[KnownServer | None], KnownServer]) -> None:
         """Replace a known server by the result of ``change`` atomically."""
 
-    def accuse(self, server: str, evidence: str) -> None:
+    def store_evidence(self, server: str, evidence: str) -> None:
         """Store evidence against a server, unless equally strong evidence is stored: a fork is the strongest."""
 
-    def acquit(self, server: str) -> None:
+    def mark_rollback_answered(self, server: str) -> None:
         """Mark the evidence of a rollback as answered, if there is no stronger evidence."""
 
     def evidence(self, server: str) -> str | None:
@@ -70,14 +70,14 @@ class KnownServers(Servers):
         return evidence
 
     @override
-    def accuse(self, server: str, evidence: str) -> None:
+    def store_evidence(self, server: str, evidence: str) -> None:
         with self._file.transaction() as database:
             stored = self.evidence(server)
             if stored is None or _outweighs(evidence, stored):
                 database.execute("INSERT OR REPLACE INTO evidence VALUES (?, ?)", (server, evidence))
 
     @override
-    def acquit(self, server: str) -> None:
+    def mark_rollback_answered(self, server: str) -> None:
         # It stays to be published: an old head of another log than the one that went on shows that there are two.
         with self._file.transaction() as database:
             stored = self.evidence(server)

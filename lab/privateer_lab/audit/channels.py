@@ -83,7 +83,7 @@ def sizes_are_equal() -> bool:
 
 
 @contextmanager
-def _join_served(server: MemoryServer) -> Iterator[Session[ReportStatus]]:
+def _join_experiment(server: MemoryServer) -> Iterator[Session[ReportStatus]]:
     """Join the experiment of a server through the client library, with a ledger on the disk."""
     with tempfile.TemporaryDirectory(prefix="privateer-audit-") as folder:
         ledger = Ledger(Path(folder) / "ledger.db")
@@ -94,7 +94,7 @@ def _join_served(server: MemoryServer) -> Iterator[Session[ReportStatus]]:
 def retries_are_identical() -> bool:
     """Return whether a report is randomized once: new noise at each retry would average out."""
     server = MemoryServer(open_audit_round(SINGLE_REPORT_MODEL).opened, n_broken=2)
-    with _join_served(server) as session:
+    with _join_experiment(server) as session:
         session.choose({"x": 0.3})
         session.report(1.0)
     return len(server.uploads) == 3 and len(set(server.uploads)) == 1
@@ -125,7 +125,7 @@ def device_messages_hide_values() -> bool:
 def _collect_device_messages() -> list[str]:
     """Collect every text that a device's client shows of bad contexts, bad rewards and refused reports."""
     problem = problem_body(OutOfRange("not a report", remedy="send one"))
-    with _join_served(MemoryServer(open_audit_round(SINGLE_REPORT_MODEL).opened, problem=problem)) as session:
+    with _join_experiment(MemoryServer(open_audit_round(SINGLE_REPORT_MODEL).opened, problem=problem)) as session:
         contexts: list[dict[str, object]] = [{"x": f"{_CONTEXT}"}, {"y": _CONTEXT}, {"x": [_CONTEXT]}, {}]
         messages = [_format_error(partial(session.choose, context)) for context in contexts]
         messages.append(_format_error(lambda: session.report(_REWARD)))

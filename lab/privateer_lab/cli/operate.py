@@ -84,7 +84,7 @@ def backup(
     admin_url: options.AdminUrl = options.ADMIN_URL,
 ) -> None:
     """Copy the database of a running server. A server on the copy gives up the rounds that are open now."""
-    from privateer_server.store.backup import MEDIA_TYPE, check_complete, durable_file
+    from privateer_server.store.backup import MEDIA_TYPE, check_intact, durable_file
     from privateer_server.store.schema import STORE_FILE
 
     path = folder / STORE_FILE
@@ -97,7 +97,7 @@ def backup(
                 for chunk in chunks:
                     file.write(chunk)
                     os.fdatasync(file.fileno())  # all at the end would keep a server's commits on this disk waiting
-            check_complete(draft)
+            check_intact(draft)
     screen.print(f"{path}: {path.stat().st_size:,} bytes", soft_wrap=True)
 
 

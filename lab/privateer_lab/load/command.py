@@ -119,7 +119,7 @@ def _default_people(spec: Spec, cohort: str) -> LoadPeople:
     return LoadPeople(default_environment(spec), f"the first that fit: {unknown}")
 
 
-def _check_options(options: argparse.Namespace) -> argparse.Namespace:
+def _complete_options(options: argparse.Namespace) -> argparse.Namespace:
     """Set the sender's key and the batch that follow from other options; refuse values out of range."""
     for name, (low, high) in _OPTION_RANGES.items():
         value = getattr(options, name)
@@ -140,7 +140,7 @@ def _check_options(options: argparse.Namespace) -> argparse.Namespace:
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line of the load driver; exit with the code of an error, or with 130 on Ctrl-C."""
     try:
-        options = _check_options(_make_parser().parse_args(arguments))
+        options = _complete_options(_make_parser().parse_args(arguments))
         load_people = _find_people(options, _fetch_spec(options))
         result = _run_load(options, load_people)
     except PrivateerError as error:

@@ -47,7 +47,7 @@ export class Publications {
     if (isRollback(await client.evidence())) {
       try {
         await this.fetched(null);
-        await client.ledger.acquit(client.server);
+        await client.ledger.markRollbackAnswered(client.server);
       } catch (error) {
         if (!(error instanceof PrivateerError)) throw error;
       }
@@ -130,7 +130,7 @@ export class Publications {
       const publication = { experiment: round.experiment, version: round.version, digest: hex(digest) };
       const evidence = JSON.stringify({ problem: error.type, server, publication, signed: header, known: seen, proof: JSON.stringify(proof) }, null, 1);
       if (findContradiction(evidence)) client.contradiction = evidence;
-      await ledger.accuse(server, evidence).catch(() => {}); // the refusal matters more
+      await ledger.storeEvidence(server, evidence).catch(() => {}); // the refusal matters more
       throw error;
     }
   }

@@ -120,7 +120,7 @@ test("what somebody in between can do does not stop a device, nor cover up a con
     assert.equal(JSON.parse((await client().evidence()) ?? "").problem, "proof-invalid");
     at.proof = (proof) => proof;
     assert.ok((await client().join("test")).choose(CONTEXT));
-    await client().ledger.accuse(at.url, JSON.stringify({ problem: "log-forked" }));
-    await client().ledger.accuse(at.url, JSON.stringify({ problem: "proof-invalid" }));
+    await client().ledger.storeEvidence(at.url, JSON.stringify({ problem: "log-forked" }));
+    await client().ledger.storeEvidence(at.url, JSON.stringify({ problem: "proof-invalid" }));
     await rejects(client().join("test"), "log-forked");
   }));

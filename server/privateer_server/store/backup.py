@@ -91,8 +91,8 @@ def _migrate_backup(backup: Path, kind: FileKind) -> Iterator[str]:
             yield _MIGRATED_COPY_URI
 
 
-def check_complete(path: Path) -> None:
-    """Refuse a file that is not a whole SQLite database."""
+def check_intact(path: Path) -> None:
+    """Refuse a file that is not an intact SQLite database."""
     try:
         with closing(sqlite3.connect(immutable_uri(path), uri=True)) as db:
             is_intact = db.execute("PRAGMA quick_check(1)").fetchone() == ("ok",)

@@ -180,8 +180,8 @@ class Pool:
         self._start_writer()
         return receipt
 
-    async def wait_until_complete(self) -> bool:
-        """Wait until the pool is complete and this process delivers it; false if another replica has delivered it."""
+    async def claim_when_complete(self) -> bool:
+        """Wait until the batch is complete, and claim its delivery; return False if another replica delivered it."""
         while True:
             await asyncio.shield(self._start_writer())  # also empties the log that a killed process left behind
             if self._stored.state is None:

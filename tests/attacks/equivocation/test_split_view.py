@@ -242,7 +242,7 @@ def test_a_contradiction_is_not_covered_up_by_lesser_evidence(world: World) -> N
     world.device().join("joined")
     world.show_contradicting_log("fork")
     servers = Ledger(world.folder / "ledger.db").servers
-    servers.accuse("http://s", json.dumps({"problem": "proof-invalid"}))
+    servers.store_evidence("http://s", json.dumps({"problem": "proof-invalid"}))
     with pytest.raises(Untrusted, match="holds evidence"):
         world.device().join("joined")
 

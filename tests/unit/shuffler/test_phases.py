@@ -41,7 +41,7 @@ async def read_batch(pool):
 async def test_the_messages_of_all_people_are_in_the_batch_once(new_store):
     pool, uploads = pool_of(new_store(3, messages=MESSAGES)), make_uploads(3)
     assert (await pool.hold(uploads)).accepted == 3
-    await asyncio.wait_for(pool.wait_until_complete(), 20)
+    await asyncio.wait_for(pool.claim_when_complete(), 20)
     assert Counter(await read_batch(pool)) == Counter(split_bytes(b"".join(uploads), SIZE))
     await pool.close()
 
@@ -94,7 +94,7 @@ async def test_a_pool_closes_at_its_deadline_with_the_minimum_of_reports(new_sto
     clock = Hands(1059.95)
     pool, uploads = pool_of(new_store(5, **DUE), clock=clock), make_uploads(3)
     await pool.hold(uploads[:2])
-    waiting = asyncio.create_task(pool.wait_until_complete())
+    waiting = asyncio.create_task(pool.claim_when_complete())
     await asyncio.sleep(0.01)
     assert not waiting.done()
     clock.time = 1060
@@ -107,7 +107,7 @@ async def test_a_pool_closes_at_its_deadline_with_the_minimum_of_reports(new_sto
 async def test_a_short_pool_waits_for_the_minimum_after_its_deadline(new_store):
     clock = Hands(2000)
     pool, uploads = pool_of(new_store(5, **DUE), clock=clock), make_uploads(2)
-    waiting = asyncio.create_task(pool.wait_until_complete())
+    waiting = asyncio.create_task(pool.claim_when_complete())
     await pool.hold(uploads[:1])
     await asyncio.sleep(0.05)
     assert not waiting.done()

@@ -196,12 +196,12 @@ export class Ledger {
   }
 
   /** Keep evidence against a server, unless there is as strong evidence already. @param {string} server @param {string} evidence */
-  accuse(server, evidence) {
+  storeEvidence(server, evidence) {
     return this.set(`${server}#log`, (entry) => (outweighs(evidence, entry.evidence) ? { evidence } : {}));
   }
 
   /** Mark the evidence that a server's log went back as answered, if that is all there is; it stays to be published. @param {string} server */
-  acquit(server) {
+  markRollbackAnswered(server) {
     return this.set(`${server}#log`, ({ evidence }) =>
       evidence !== null && isRollback(evidence) ? { evidence: JSON.stringify({ ...JSON.parse(evidence), answered: true }, null, 1) } : {},
     );

@@ -94,12 +94,13 @@ class ConvexLearner(RoundsLearner[ConvexSpec, ConvexState, ConvexPolicy]):
 
     @override
     def learn(self, state: ConvexState, policy: ConvexPolicy, release: KeyedSums | GroupSums) -> ConvexState:
-        gradient, people, mu = self._estimate_gradient(policy, release), release.reports, self.rule.strong_convexity
-        sums = state.course.with_round(people, policy.gradient_point, gradient, mu)
-        new_state = replace(state, reported=state.reported + people, learned=state.learned + people, course=sums)
+        gradient, n_reports = self._estimate_gradient(policy, release), release.reports
+        mu = self.rule.strong_convexity
+        sums = state.course.with_round(n_reports, policy.gradient_point, gradient, mu)
+        new_state = replace(state, reported=state.reported + n_reports, learned=state.learned + n_reports, course=sums)
         if self.rule.has_ellipsoid:
             return replace(new_state, point=self._find_regularized_leader(sums.pull, new_state.learned, policy))
-        step = self._compute_step(state.learned, people, policy)
+        step = self._compute_step(state.learned, n_reports, policy)
         rho = _distance(policy)
         # A late gradient stands for the one that its bound has at this centre.
         gradient_at_centre = gradient + mu * (policy.gradient_point - policy.centre)
@@ -131,7 +132,7 @@ class ConvexLearner(RoundsLearner[ConvexSpec, ConvexState, ConvexPolicy]):
         people = np.maximum(release.counts, 1) if groups > 1 else release.counts / keys
         return np.asarray((release.sums / release.gain / people).ravel())
 
-    def _mean_square_score(self, mechanism: AnyMechanism, people: int) -> float:
+    def _mean_square_score(self, mechanism: AnyMechanism, n_reports: int) -> float:
         """Return the mean square of one participant's released score, of all axes together; 1 or more.
 
         The variance of noise is in any release, even in one of no reports.
@@ -143,15 +144,15 @@ class ConvexLearner(RoundsLearner[ConvexSpec, ConvexState, ConvexPolicy]):
         no_reports = KeyedValues(np.zeros(0, np.uint32), no_keys, no_keys, np.zeros(0))
         release = keyed_mechanism.simulate(no_reports, np.random.default_rng(0))
         expected_hits = release.hit_own + (keyed_mechanism.layout.keys - 1) * release.hit_other
-        return (expected_hits + release.sums.size * release.noise / people) / release.gain**2
+        return (expected_hits + release.sums.size * release.noise / n_reports) / release.gain**2
 
     def _score_deviation(self, terms: Terms) -> float:
         """Return L, the standard deviation of one participant's released reward, in rewards."""
         return self.spec.reward.half_range * math.sqrt(self._mean_square_score(terms.mechanism, terms.batch_size))
 
-    def _mean_square_slope(self, mechanism: AnyMechanism, people: int) -> float:
+    def _mean_square_slope(self, mechanism: AnyMechanism, n_reports: int) -> float:
         """Return the mean square of d times one participant's released slope between two points."""
-        return (self.domain.dimension * self.rule.slope) ** 2 * self._mean_square_score(mechanism, people)
+        return (self.domain.dimension * self.rule.slope) ** 2 * self._mean_square_score(mechanism, n_reports)
 
     def _rho(self, learned: int, terms: Terms) -> float:
         """Return rho, the distance of points from the centre, at most half the set's radius."""
@@ -166,7 +167,7 @@ class ConvexLearner(RoundsLearner[ConvexSpec, ConvexState, ConvexPolicy]):
             rho = math.sqrt(max_norm * d * self._score_deviation(terms) / (3 * lipschitz)) * horizon**-0.25
         return float(min(rho, self.domain.radius / 2))
 
-    def _compute_step(self, learned: int, people: int, policy: ConvexPolicy) -> float:
+    def _compute_step(self, learned: int, n_reports: int, policy: ConvexPolicy) -> float:
         """Return the step of a round along its gradient: eta, summed over its participants.
 
         Where losses are strongly convex that is 1 / (mu t), and the start counts for as many people as tell as little;
@@ -175,14 +176,14 @@ class ConvexLearner(RoundsLearner[ConvexSpec, ConvexState, ConvexPolicy]):
         d, mu, horizon = self.domain.dimension, self.rule.strong_convexity, self.spec.experiment.horizon
         distance, max_norm = _distance(policy), self.domain.max_norm
         if self.rule.points == 2:
-            square = self._mean_square_slope(policy.terms.mechanism, people) / self.pairs.attenuation(distance) ** 2
+            square = self._mean_square_slope(policy.terms.mechanism, n_reports) / self.pairs.attenuation(distance) ** 2
         else:
             square = (d * self._score_deviation(policy.terms) / distance) ** 2
         if mu:
-            return people / (mu * (learned + people) + square / (mu * max_norm**2))
+            return n_reports / (mu * (learned + n_reports) + square / (mu * max_norm**2))
         # The gradients of all who have chosen and not yet reported point the same way.
-        delay_term = 2 * policy.mean_age * people * self.rule.slope**2
-        return people * max_norm / math.sqrt((square + delay_term) * horizon)
+        delay_term = 2 * policy.mean_age * n_reports * self.rule.slope**2
+        return n_reports * max_norm / math.sqrt((square + delay_term) * horizon)
 
     def _eta(self, learned: int, terms: Terms) -> float:
         """Return eta, the step on the ellipsoid, with V = (d L)^2.

@@ -88,8 +88,8 @@ def advance_window(
 
 def detect_change(window: Window, tree: BinTree, now: BinEvidence, likelihood: Likelihood) -> DriftTest:
     """Return the test of whether rounds since a window opened contradict earlier rounds."""
-    windows = np.append(window.closed, window.log_evidence_of_change(tree, now, likelihood))
-    return combine_windows(windows, np.append(window.opened, window.n_own_reports))
+    log_evidence = np.append(window.closed, window.log_evidence_of_change(tree, now, likelihood))
+    return compute_drift_test(log_evidence, np.append(window.opened, window.n_own_reports))
 
 
 def log_evidence_ratio(likelihood: Callable[[float, float], float]) -> float:
@@ -106,17 +106,17 @@ def log_evidence_ratio(likelihood: Callable[[float, float], float]) -> float:
     return float(np.logaddexp.reduce(ratios) - math.log(len(ratios)))
 
 
-def combine_windows(windows: Array, opened: Ints) -> DriftTest:
-    """Return the test over all windows, the last of which is open.
+def compute_drift_test(log_evidence: Array, starts: Ints) -> DriftTest:
+    """Return the test of drift over all windows, the last of which is open, with the reports before each started.
 
     If nothing moves, the evidence of an open window is a martingale that starts at 1, and so is the average over
     windows, those to come included: it ever reaches 1 / rate with probability `FALSE_ALARM_RATE` at most (Ville).
     Window k of them has weight 1 / (k (k + 1)).
     """
-    ranks = np.arange(1, len(windows) + 1)
-    weighted_logs = windows - np.log(ranks * (ranks + 1.0))
-    remaining_weight = -math.log(len(windows) + 1)
+    ranks = np.arange(1, len(log_evidence) + 1)
+    weighted_logs = log_evidence - np.log(ranks * (ranks + 1.0))
+    remaining_weight = -math.log(len(log_evidence) + 1)
     total = float(np.logaddexp.reduce(np.append(weighted_logs, remaining_weight)))
     is_detected = total >= -math.log(FALSE_ALARM_RATE)
-    change_start = int(opened[int(np.argmax(weighted_logs))]) if is_detected else None
+    change_start = int(starts[int(np.argmax(weighted_logs))]) if is_detected else None
     return DriftTest(is_detected, round(total / math.log(10), 2), FALSE_ALARM_RATE, change_start)

@@ -18,7 +18,7 @@ from privateer_server.algorithms.partition.change_detection import (
     FALSE_ALARM_RATE,
     FIRST_WINDOW_SIZE,
     Window,
-    combine_windows,
+    compute_drift_test,
     log_evidence_ratio,
 )
 from privateer_server.algorithms.partition.gaussian_process import BinEvidence
@@ -286,7 +286,7 @@ def detection_rate(is_drifting, times=2000, scale=1.0):
                 earlier = (values_seen[:start].mean(), scale * start)
                 recent = (values_seen[start:now].mean(), scale * (now - start))
                 window = log_evidence_ratio(gaussian(earlier, recent))
-                contradiction = combine_windows(np.array([*closed, window]), np.array([*opened, start]))
+                contradiction = compute_drift_test(np.array([*closed, window]), np.array([*opened, start]))
                 if contradiction.detected:
                     break
             closed.append(window)
@@ -313,18 +313,20 @@ def test_drift_is_detected_and_an_overstated_precision_is_caught():
 
 def test_windows_share_one_false_alarm_rate():
     limit = -math.log(FALSE_ALARM_RATE)
-    assert not combine_windows(np.array([limit]), np.array([FIRST_WINDOW_SIZE])).detected, (
+    assert not compute_drift_test(np.array([limit]), np.array([FIRST_WINDOW_SIZE])).detected, (
         "the first window has half of the weight"
     )
-    contradiction = combine_windows(np.array([limit + 1.0, 0.0]), np.array([FIRST_WINDOW_SIZE, 2 * FIRST_WINDOW_SIZE]))
+    contradiction = compute_drift_test(
+        np.array([limit + 1.0, 0.0]), np.array([FIRST_WINDOW_SIZE, 2 * FIRST_WINDOW_SIZE])
+    )
     assert contradiction.detected
     assert contradiction.since == FIRST_WINDOW_SIZE
     assert (
-        combine_windows(np.array([-1.0, limit + 3.0]), np.array([FIRST_WINDOW_SIZE, 2 * FIRST_WINDOW_SIZE])).since
+        compute_drift_test(np.array([-1.0, limit + 3.0]), np.array([FIRST_WINDOW_SIZE, 2 * FIRST_WINDOW_SIZE])).since
         == 2 * FIRST_WINDOW_SIZE
     )
-    assert combine_windows(np.array([1e3]), np.array([FIRST_WINDOW_SIZE])).evidence > 100
-    assert combine_windows(np.zeros(3), np.arange(3)).evidence == pytest.approx(0)
+    assert compute_drift_test(np.array([1e3]), np.array([FIRST_WINDOW_SIZE])).evidence > 100
+    assert compute_drift_test(np.zeros(3), np.arange(3)).evidence == pytest.approx(0)
 
 
 def test_bins_split_after_the_window_opened_have_no_earlier_evidence():
