@@ -19,12 +19,12 @@ from privateer_core.wire.publication import (
     split_bytes,
     split_sealed,
 )
-from privateer_server.intake.admission import DUPLICATE_REPORT, FindTokenReport, SpentToken
 from privateer_server.intake.decryption import REPORT_ID_SIZE, Decryptor
 from privateer_server.intake.receipts import Delivery, Receipt
+from privateer_server.intake.spent_tokens import DUPLICATE_REPORT, FindTokenReport, ReportToken, ReportTokens
 from privateer_server.rounds.open_round import MAX_CLOCK_DIFFERENCE_SECONDS, OpenRound
 from privateer_server.rounds.states import NEXT, RoundEvent, RoundState
-from privateer_server.store.records import RoundUpdate, ShufflerKey, TokenRow
+from privateer_server.store.records import RoundUpdate, ShufflerKey
 
 _ROUND_CLOSED: Final = RoundClosed("this round is full", remedy="nothing to do: fetch the policy for later use")
 _UNOPENABLE: Final = DecryptionFailed(
@@ -61,7 +61,7 @@ class Accumulator:
         self.report_ids: dict[bytes, None] = {}
         self._round, self._counted_ids, self._decryptor = open_round, counted_ids, decryptor
         self._clock, self._find_answer, self._find_size = clock or SystemClock(), find_answer, find_size
-        self._find_policy, self._find_token, self._tokens = find_policy, find_token_report, dict[bytes, TokenRow]()
+        self._find_policy, self._tokens = find_policy, ReportTokens(find_token_report)
         self._mechanism = open_round.step.policy.terms.mechanism
         self._answers: dict[bytes, bytes] = {}
         self._payloads: list[bytes] = []
@@ -97,7 +97,7 @@ class Accumulator:
         envelope: Envelope,
         decrypted: list[bytes] | None = None,
         is_alone: bool = False,
-        token: SpentToken | None = None,
+        token: ReportToken | None = None,
     ) -> Receipt:
         """Count the reports of an envelope from devices; ``decrypted`` has their messages, if decrypted already.
 
@@ -111,19 +111,16 @@ class Accumulator:
                 check_single_report(envelope, facts)
             sealed = split_sealed(envelope, facts)
             if token:
-                token.check(self._find_token_report)
+                self._tokens.check_unspent(token)
         except ReportRefused as refusal:
             receipt.refuse(refusal, max(1, len(envelope.sealed) // self._find_report_size(envelope.header.version)))
         else:
             self._count(sealed, self._capacity * facts.messages, envelope, decrypted, receipt)
         if token and receipt.accepted:
-            self._tokens[token.row.token] = token.row
+            self._tokens.spend(token)
         if receipt.refused:
             self.refused.update(receipt.refused)
         return receipt
-
-    def _find_token_report(self, expires: int, token: bytes) -> bytes | None:
-        return self._tokens[token].report if token in self._tokens else self._find_token(expires, token)
 
     def _find_report_size(self, version: int) -> int:
         """Return the bytes of one participant's report for a version, if it was published; else for this round."""
@@ -294,7 +291,7 @@ class Accumulator:
             report_ids=() if closed.state is RoundState.CLOSED else tuple(self.report_ids),
             refused=self.refused,
             answers=self._answers,
-            tokens=list(self._tokens.values()),
+            tokens=list(self._tokens.new_rows.values()),
             shuffler_key=self._shuffler_key,
         )
         return closed, change

@@ -22,10 +22,11 @@ from privateer_server.data import Data
 from privateer_server.experiments.catalog import Experiments
 from privateer_server.experiments.experiment import Experiment
 from privateer_server.intake.accumulator import Accumulator
-from privateer_server.intake.admission import Shufflers, SpentToken
 from privateer_server.intake.counting import Answer, CountedExperiment, ReportCounter, Request
 from privateer_server.intake.decryption import MIN_BYTES_FOR_PROCESSES, DecryptPool
 from privateer_server.intake.receipts import Delivery, Receipt
+from privateer_server.intake.shufflers import Shufflers
+from privateer_server.intake.spent_tokens import ReportToken, ReportTokens
 from privateer_server.metrics import ServerMetrics
 from privateer_server.rounds.closing import ClosedRound
 from privateer_server.rounds.open_round import OpenRound
@@ -174,7 +175,7 @@ class Intake:
             self._metrics.count_refusals({error.slug: 1})
             raise
         if admission:
-            token = SpentToken.from_admission(admission, envelope.sealed)
+            token = ReportToken.from_admission(admission, envelope.sealed)
             return asyncio.create_task(self._submit_with_token(envelope, body.sender, token))
 
         def count(accumulator: Accumulator, decrypted: list[bytes] | None) -> Receipt:
@@ -182,10 +183,10 @@ class Intake:
 
         return self._enqueue(Request(name, count, envelope, is_simple=is_alone), body.sender)
 
-    async def _submit_with_token(self, envelope: Envelope, sender: str, token: SpentToken) -> Receipt:
+    async def _submit_with_token(self, envelope: Envelope, sender: str, token: ReportToken) -> Receipt:
         """Queue a report with a token, unless the token was spent."""
         try:
-            await asyncio.to_thread(token.check, self._store.find_token_report)
+            await asyncio.to_thread(ReportTokens(self._store.find_token_report).check_unspent, token)
         except PrivateerError as error:
             self._metrics.count_refusals({error.slug: 1})
             raise
