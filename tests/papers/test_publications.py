@@ -1,4 +1,4 @@
-"""Pages on papers say what the papers' texts say; claims and records are computed a second way."""
+"""Pages on papers say what the papers' texts say; claims are computed a second way."""
 
 import ast
 import math
@@ -7,16 +7,11 @@ import re
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import numpy as np
 import pytest
 from scipy.stats import norm
 
-from privateer_core.algorithms import ALGORITHMS, algorithm, parse_spec
-from privateer_core.privacy.certificate import recompute
-from privateer_core.privacy.record import Record, make_record
-from privateer_core.privacy.record_verification import read_certificates
-from privateer_core.spec.spec import Spec
+from privateer_core.algorithms import ALGORITHMS
 from privateer_papers.album import PUBLICATIONS, PaperReference
 from privateer_papers.catalogue import all_reproductions
 from privateer_papers.computed_claims import list_claims, list_numbered_claims
@@ -25,7 +20,6 @@ from privateer_papers.paper_2.slopes import LINES
 from privateer_papers.paper_3.theorems import theorem_2, theorem_3, theorem_4
 from privateer_papers.paper_4.welfare import rate_slope
 from privateer_papers.paper_4.world import ConSE
-from privateer_papers.published_trust import FIGURES_NOTE, PUBLISHED
 from tests.documents import claims
 
 ROOT = Path(__file__).parents[2]
@@ -393,40 +387,3 @@ def test_exponents_that_are_drawn_are_those_of_the_rates() -> None:
     assert theorem_4(100, 0.5) == theorem_4(100, 1.0) == 2 * theorem_4(100, 2.0)
     assert theorem_3(100, 1.0) / theorem_3(100, 2.0) == 2
     assert theorem_2(100, 1.0) / theorem_3(100, 1.0) == pytest.approx(math.log(100) / 10)
-
-
-INSTANCES = [(name, spec) for name in sorted(ALGORITHMS) for spec in algorithm(name).spec.instances().values()]
-
-
-def linear(epsilon: float, delta: float) -> Record:
-    """The record of paper 2's linear bandit under a promise."""
-    tables: dict[str, Any] = {
-        "experiment": {"name": "test", "arms": ["a", "b"], "horizon": 6000},
-        "context": {"features": {"x1": {"low": 0.0, "high": 1.0}}},
-        "privacy": {"model": "local", "epsilon": epsilon, "delta": delta},
-        "algorithm": {"name": "paper-2-linear"},
-    }
-    return make_record(parse_spec(tables), {})
-
-
-def test_a_promise_that_does_not_hold_has_the_papers_figures_and_ours() -> None:
-    record = linear(10.0, 0.25)
-    [claim] = record.certificate.claims
-    assert (record.epsilon, record.delta) == (10.0, 0.25)
-    assert (claim.epsilon, claim.delta) == (10.0, pytest.approx(0.789, abs=0.001))
-    assert FIGURES_NOTE in record.certificate.assumes
-    [certificate] = read_certificates(msgspec.to_builtins(record)).values()
-    assert all(verdict.holds for verdict in recompute(certificate))
-
-
-def test_a_promise_that_holds_has_the_papers_figures() -> None:
-    record = linear(0.5, 1e-5)
-    [claim] = record.certificate.claims
-    assert (claim.epsilon, claim.delta) == (record.epsilon, record.delta) == (0.5, 1e-5)
-    assert FIGURES_NOTE in record.certificate.assumes
-
-
-@pytest.mark.parametrize(("name", "spec"), INSTANCES, ids=[f"{name}-{spec.privacy.model}" for name, spec in INSTANCES])
-def test_records_of_published_promises_alone_have_the_note_on_figures(name: str, spec: Spec) -> None:
-    published = spec.privacy.trust.calibration == PUBLISHED and spec.privacy.trust.promises
-    assert (FIGURES_NOTE in make_record(spec, {}).certificate.assumes) == published, name
