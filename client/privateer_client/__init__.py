@@ -3,9 +3,10 @@
 from typing import TYPE_CHECKING, Any
 
 from privateer_client.arm import Arm
+from privateer_client.async_session import AsyncSession
 from privateer_client.client import Client
 from privateer_client.ledger.ledger import Ledger
-from privateer_client.session import AsyncSession, Session
+from privateer_client.session import Session
 from privateer_client.states import ChoiceState, ReportStatus
 from privateer_core.errors import InvalidValueWarning
 from privateer_core.privacy.terms_verification import Limits

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from time import monotonic
 from typing import Any, Final, Generic, cast
 
-from privateer_client.session import AsyncSession, Reported, Session
+from privateer_client.async_session import AsyncSession
+from privateer_client.session import Reported, Session
 from privateer_client.states import ReportStatus
 from privateer_core.errors import PrivateerError
 

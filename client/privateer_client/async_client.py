@@ -12,6 +12,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any, Final, Self, TypeVar, cast
 
 from privateer_client.arm import Arm, Fallbacks, make_not_requested_async
+from privateer_client.async_session import AsyncSession
 from privateer_client.base_client import BaseClient
 from privateer_client.connections import ServiceConnections
 from privateer_client.delivery import (
@@ -28,7 +29,7 @@ from privateer_client.delivery import (
     make_answer,
 )
 from privateer_client.in_time import SERVER_TIME_SHARE, SESSION_SECONDS, AwaitedResult, Joins
-from privateer_client.session import AsyncSession, Session
+from privateer_client.session import Session
 from privateer_client.states import ReportStatus
 from privateer_client.transport import classify_error, httpx_options
 from privateer_core.errors import PrivateerError

@@ -178,7 +178,7 @@ def test_exceptions_are_for_pages_that_there_are(rule: str) -> None:
 ROOT = Path(__file__).parents[2]
 SECTIONS = ("\nAttributes\n---", "\nRaises\n---")
 IMPORTED_BY_USERS = (
-    "client/privateer_client/{arm,client,delivery,offline,openfeature,session}.py",
+    "client/privateer_client/{arm,async_session,client,delivery,offline,openfeature,session}.py",
     "client/privateer_client/ledger/ledger.py",
     "lab/privateer_lab/{analysis/ab_test_analysis,drafting/spec_draft,drafting/written_draft,environments/environment}.py",
     "lab/privateer_lab/{baselines,notebook}/",
