@@ -177,7 +177,7 @@ class ServiceConnections:
 
 def _make_connection(service: SplitResult) -> tuple[_WatchedHTTP, str, dict[str, str]]:
     """Return an unopened connection, the prefix of request targets, and further headers."""
-    proxy = _proxy(service)
+    proxy = _find_proxy(service)
     host_url, is_secret = proxy or service, service.scheme == _TLS_SCHEME
     host, port = host_url.hostname or "", host_url.port
     connection = _WatchedHTTPS(host, port, context=_public_authorities()) if is_secret else _WatchedHTTP(host, port)
@@ -191,7 +191,7 @@ def _make_connection(service: SplitResult) -> tuple[_WatchedHTTP, str, dict[str,
     return connection, f"{service.scheme}://{service.netloc}", extra_headers
 
 
-def _proxy(service: SplitResult) -> SplitResult | None:
+def _find_proxy(service: SplitResult) -> SplitResult | None:
     """Return the proxy in the environment for a service; None if there is none."""
     proxies = getproxies()
     proxy_url = proxies.get(service.scheme) or proxies.get("all")

@@ -71,11 +71,11 @@ class PersonChoice:
         if stored is None or not self.is_allowed(Action.REPORT):
             return None
         if stored.has_lapsed(participation, self._now) or (fresh and self.is_allowed(Action.SHOW)):
-            self._end(ChoiceEvent.LAPSED, participation)
+            self._end_choice(ChoiceEvent.LAPSED, participation)
             return None
         return stored
 
-    def _end(self, event: ChoiceEvent, participation: Participation) -> None:
+    def _end_choice(self, event: ChoiceEvent, participation: Participation) -> None:
         """Change the state by an event that ends the choice."""
         self.apply_event(event)
         self._update_state(None, participation)
@@ -92,7 +92,7 @@ class PersonChoice:
     def forget(self, participation: Participation) -> None:
         """Erase the choice and the arm."""
         self._account.forget(self._identity)
-        self._end(ChoiceEvent.ERASED, participation)
+        self._end_choice(ChoiceEvent.ERASED, participation)
 
     def load_valid_arm(self, participation: Participation) -> StoredArm | None:
         """Return the participant's stored arm, if it is still valid."""

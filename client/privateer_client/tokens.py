@@ -64,7 +64,7 @@ class Tokens:
         """Fetch tokens until ``target`` tokens are available for an endpoint; send nothing if they are."""
         n_missing = target - self._token_store.count_available(self._address.identity, endpoint)
         if n_missing > 0:
-            keys = yield from self._keys(self._address.service_url(endpoint), timeout)
+            keys = yield from self._fetch_agreed_keys(self._address.service_url(endpoint), timeout)
             yield from self._get_tokens(endpoint, n_missing, keys.usable, timeout)
 
     def replace(self, report: SealedReport, timeout: float) -> Steps[None]:
@@ -76,7 +76,7 @@ class Tokens:
         location, token = (report.experiment, report.endpoint), self._token_store.find_tied(report)
         if not token:
             return
-        keys = yield from self._keys(self._address.service_url(report.endpoint), timeout)
+        keys = yield from self._fetch_agreed_keys(self._address.service_url(report.endpoint), timeout)
         marks = {self._challenge(report.endpoint).digest + key.id for key in keys.published}
         if token_mark(token) in marks:
             return
@@ -103,7 +103,7 @@ class Tokens:
         new_tokens = [PendingToken.draw(challenge, keys[0]) for _ in range(n_missing - len(pending))]
         self._token_store.store_pending(*location, new_tokens, keys[0].not_after)
         for token in [*pending, *new_tokens][:n_missing]:
-            yield from self._sign(token, keys, timeout)
+            yield from self._request_signature(token, keys, timeout)
 
     def _drop_unsignable(self, pending: list[PendingToken], keys: list[TokenKey]) -> list[PendingToken]:
         """Return the pending tokens that can still be signed, and delete the others."""
@@ -113,7 +113,7 @@ class Tokens:
                 self._token_store.delete(token)
         return [token for token in pending if token.key_id in valid_ids]
 
-    def _keys(self, base: str, timeout: float) -> Steps["_Keys"]:
+    def _fetch_agreed_keys(self, base: str, timeout: float) -> Steps["_Keys"]:
         """Fetch the keys for tokens: the newest key of the server's list, which the endpoint must publish, too.
 
         Neither request identifies the device. If the endpoint, or the issuer behind it, could choose keys for devices,
@@ -157,7 +157,7 @@ class Tokens:
             raise _untrusted_keys_error(f"more than {VALID_KEYS_MAX} token keys are valid at a time")
         return keys or None
 
-    def _sign(self, pending: PendingToken, keys: list[TokenKey], timeout: float) -> Steps[None]:
+    def _request_signature(self, pending: PendingToken, keys: list[TokenKey], timeout: float) -> Steps[None]:
         """Request the signature of a token, and store the token."""
         key = next(key for key in keys if key.id == pending.key_id)
         url = f"{self._issuer.url}/experiments/{quote(self._address.name, safe='')}/tokens"

@@ -204,10 +204,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Run the issuer with the settings of the environment; print one line and exit with code 2 if it cannot start."""
     ServiceParser("privateer-issuer", "Gives out tokens that admit one report each.").parse_args(arguments)
     prepare_process("privateer_issuer")
-    run("privateer-issuer", _start)
+    run("privateer-issuer", _create_listeners)
 
 
-def _start() -> ServiceListeners:
+def _create_listeners() -> ServiceListeners:
     """Create the application by environment variables, with its public and its private listener."""
     settings = read_settings(os.environ)
     addresses = (settings.host, settings.port), (settings.admin_host, settings.admin_port)

@@ -22,7 +22,7 @@ _DAYS_MAX: Final = 3650
 _SHARE_MAX: Final = 10_000
 
 
-def _experiments(text: str) -> tuple[str, ...]:
+def _parse_experiments(text: str) -> tuple[str, ...]:
     """Parse names of experiments, separated by commas; refuse none, or a name that is not allowed."""
     names = tuple(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
     if not names or not all(map(_NAME.fullmatch, names)):
@@ -44,7 +44,7 @@ class IssuerSettings(ServiceSettings):
     data: Path = Field(
         default=Path("data/issuer"), description="directory of the keys, and of what each device has had"
     )
-    experiments: Annotated[tuple[str, ...], from_text(_experiments)] = Field(
+    experiments: Annotated[tuple[str, ...], from_text(_parse_experiments)] = Field(
         description="the names of the experiments that it issues tokens for, separated by commas"
     )
     name: Annotated[str, from_text(_name), DefaultText("`127.0.0.1:` and the port")] = Field(

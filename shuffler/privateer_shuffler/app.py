@@ -278,10 +278,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Run the shuffler with the settings of the environment; print one line and exit with code 2 if it cannot start."""
     ServiceParser("privateer-shuffler", "Permutes sealed reports, and passes them on in batches.").parse_args(arguments)
     prepare_process("privateer_shuffler")
-    run("privateer-shuffler", _start)
+    run("privateer-shuffler", _create_listeners)
 
 
-def _start() -> ServiceListeners:
+def _create_listeners() -> ServiceListeners:
     settings = read_settings(os.environ)
     addresses = (settings.host, settings.port), (settings.admin_host, settings.admin_port)
     with listen(*addresses) as (public, private):

@@ -106,10 +106,10 @@ class FollowedRounds:
                 await asyncio.to_thread(self._pool_store.store_publication, name, publication)
                 followed = self._followed.get(name)
                 if followed is None or followed.round.version < publication.version:
-                    self._track(TrackedRound(pool.round, publication.digest, pool))
+                    self._track_round(TrackedRound(pool.round, publication.digest, pool))
                     self._watch(name)
                 else:  # its batch is on its way, or it is over
-                    self.held_pools.add(pool, self._deliver(pool))
+                    self.held_pools.add(pool, self._deliver_batches(pool))
 
     async def stop(self) -> None:
         """Stop following and close the databases."""
@@ -159,11 +159,11 @@ class FollowedRounds:
         if name not in self._fetches:
             if len(self._fetches) >= _FETCHES_MAX:
                 raise errors.Unavailable("the shuffler is fetching too many rounds at once", remedy="try again later")
-            self._fetches[name] = asyncio.create_task(self._fetch(name))
+            self._fetches[name] = asyncio.create_task(self._fetch_publication(name))
             self._fetches[name].add_done_callback(lambda _: self._fetches.pop(name))
         await asyncio.shield(self._fetches[name])
 
-    async def _fetch(self, name: str, wait: int = 0) -> None:
+    async def _fetch_publication(self, name: str, wait: int = 0) -> None:
         """Fetch and accept the publication of an experiment; erase what is held if the experiment was deleted."""
         followed = None if self._server.refusal else self._followed.get(name)  # a signed one ends a refusal
         try:
@@ -190,13 +190,13 @@ class FollowedRounds:
         """Begin to follow an experiment that takes reports, also again after its end, at a restored server."""
         if name not in self._watched and self._followed[name].round.batch_size:
             self._watched.add(name)
-            self._background.start(self._follow(name))
+            self._background.start(self._follow_publications(name))
 
-    async def _follow(self, name: str) -> None:
+    async def _follow_publications(self, name: str) -> None:
         """Fetch each new publication of an experiment until the experiment is over."""
         while self._followed[name].round.batch_size and self._followed[name].state is not BatchState.DELETED:
             try:
-                await self._fetch(name, 0 if name in self._server.unfollowed else _POLL_SECONDS)
+                await self._fetch_publication(name, 0 if name in self._server.unfollowed else _POLL_SECONDS)
                 self._server.unfollowed.discard(name)
                 await asyncio.sleep(_PAUSE_SECONDS)
             except errors.Deleted:
@@ -222,7 +222,7 @@ class FollowedRounds:
             if followed is None or followed.round.version < round_.version:
                 is_over = is_same and last is not None and last.over
                 new_round = TrackedRound(round_, new_digest, None, BatchState.OVER if is_over else BatchState.ELSEWHERE)
-                self._track(
+                self._track_round(
                     new_round if is_over else replace(new_round, pool=await self._open_pool(round_, new_digest))
                 )
 
@@ -247,7 +247,7 @@ class FollowedRounds:
             return None
         try:
             self._check_limits(round_)
-            await self._claim(round_.experiment)
+            await self._claim_experiment(round_.experiment)
             publication = LastPublication(round_.version, new_digest)
             await asyncio.to_thread(self._pool_store.store_publication, round_.experiment, publication)
             return await self._pool_store.create_round(Label(round_, new_digest))
@@ -257,7 +257,7 @@ class FollowedRounds:
         except (OSError, sqlite3.Error) as error:
             raise _storage_error() from error
 
-    async def _claim(self, name: str) -> None:
+    async def _claim_experiment(self, name: str) -> None:
         """Claim an experiment. If that fails, log why once."""
         try:
             await self._forwarding.claim(name)
@@ -268,14 +268,14 @@ class FollowedRounds:
             raise
         self._unclaimed.discard(name)
 
-    def _track(self, new_round: TrackedRound) -> None:
+    def _track_round(self, new_round: TrackedRound) -> None:
         """Follow a round, and erase the held reports of an older round unless its pool is full."""
         old_round = self._followed.get(new_round.round.experiment)
         if old_round is not None and new_round.round.version < old_round.round.version:
             raise ValueError("a followed version does not give way to an older one")
         self._followed[new_round.round.experiment] = new_round
         if new_round.pool is not None:
-            self.held_pools.add(new_round.pool, self._deliver(new_round.pool))
+            self.held_pools.add(new_round.pool, self._deliver_batches(new_round.pool))
         if old_round is not None:
             self._drop_incomplete(old_round)
 
@@ -284,10 +284,10 @@ class FollowedRounds:
         if followed.pool is not None and not followed.pool.is_full:
             self.held_pools.drop(followed.pool)
 
-    async def _deliver(self, pool: Pool) -> None:
+    async def _deliver_batches(self, pool: Pool) -> None:
         """Deliver a pool once it is complete, and fill a further pool if the server asks for it."""
         is_over = await self._forwarding.deliver_when_complete(pool, lambda: self._is_past(pool.round))
-        if not is_over and await self._refill(pool):
+        if not is_over and await self._open_next_pool(pool):
             return
         await self.held_pools.forget(pool)
         followed = self._followed[pool.round.experiment]
@@ -299,7 +299,7 @@ class FollowedRounds:
         followed = self._followed[round_.experiment]
         return followed.state is BatchState.DELETED or followed.round.version > round_.version
 
-    async def _refill(self, pool: Pool) -> bool:
+    async def _open_next_pool(self, pool: Pool) -> bool:
         """Open a pool for another batch of a version; return False if a newer version is followed."""
         while not self._is_past(pool.round):
             try:
@@ -307,7 +307,7 @@ class FollowedRounds:
                 async with self._lock:  # a newer version may have come meanwhile
                     if self._is_past(pool.round):
                         return False
-                    self._track(replace(self._followed[pool.round.experiment], pool=await pool.renew()))
+                    self._track_round(replace(self._followed[pool.round.experiment], pool=await pool.renew()))
                 self.held_pools.replace(pool)
                 return True
             except errors.Unavailable as error:

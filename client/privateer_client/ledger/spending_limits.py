@@ -45,7 +45,7 @@ class SpendingLimits:
         server_bounds = [
             _SERVER_SHARE * total if share is None else share for share, total in zip(shares, bounds, strict=True)
         ]
-        self._totals, self._shares = _limits("total", bounds), _limits("per_server", server_bounds)
+        self._totals, self._shares = _build_limits("total", bounds), _build_limits("per_server", server_bounds)
 
     def check(self, new: Payment, payments: Sequence[Payment]) -> None:
         """Refuse a payment that exceeds a limit of all experiments or of its server, within the window of days."""
@@ -60,7 +60,7 @@ class SpendingLimits:
             limit.check(new, of_server, f" at {server}{text}")
 
 
-def _limits(prefix: str, bounds: Sequence[float]) -> list[_Limit]:
+def _build_limits(prefix: str, bounds: Sequence[float]) -> list[_Limit]:
     """Return the limits of all costs, named after their parameters; refuse a bound below 0."""
     limits = [_Limit(cost, f"{prefix}_{cost}", value) for cost, value in zip(COSTS, bounds, strict=True)]
     for limit in limits:

@@ -86,7 +86,7 @@ def lemma_delta(epsilon: float, local_epsilon: float, symbols: float, batch: int
     ratio, e, gap = math.exp(local_epsilon), math.exp(epsilon), math.expm1(epsilon)
     p_symbol = 1 / (ratio + symbols - 1)
     pairs, pair_pmf = (np.array(column) for column in zip(*_likely_counts(batch, 2 * p_symbol), strict=True))
-    others, other_pmf = _binomials(batch - pairs, max(0.0, symbols - 2) * p_symbol / (1 - 2 * p_symbol))
+    others, other_pmf = _binomial_probabilities(batch - pairs, max(0.0, symbols - 2) * p_symbol / (1 - 2 * p_symbol))
     at_most = np.cumsum(other_pmf, axis=1)
     below = np.cumsum(at_most, axis=1) - at_most
     own_counts = np.arange(pairs[-1] + 1)
@@ -98,7 +98,7 @@ def lemma_delta(epsilon: float, local_epsilon: float, symbols: float, batch: int
     return float((masses * np.where(excess > 0, remainder, 0.0)).sum() / batch)
 
 
-def _binomials(trials: Array, probability: float) -> tuple[Array, Array]:
+def _binomial_probabilities(trials: Array, probability: float) -> tuple[Array, Array]:
     """Return counts of binomials within 14 standard deviations and 60, and their probabilities by row of ``trials``."""
     low, high = (n * probability for n in (trials.min(), trials.max()))
     width = 60 + 14 * math.sqrt(high * (1 - probability))

@@ -206,7 +206,7 @@ class Driver:
 
     async def _upload_group(self, current: Participation, size: int) -> None:
         """Play a group of people, upload their reports if any are asked for, and add up the outcome."""
-        reports = self._play(current, size)
+        reports = self._simulate_reports(current, size)
         if not current.is_report_requested:
             self.result.not_asked += size
             return
@@ -217,7 +217,7 @@ class Driver:
         # Later participants follow the next policy; those who are drawn for this round have no other.
         self.is_round_closed |= current.policy.draw is None and not refused.keys().isdisjoint(_FULL_ROUND_REASONS)
 
-    def _play(self, current: Participation, n_participants: int) -> list[bytes]:
+    def _simulate_reports(self, current: Participation, n_participants: int) -> list[bytes]:
         """Simulate choices and rewards of participants; return their sealed reports, if the round asks for them."""
         environment, coins = self._ensure_environment(current), current.draw_coins(n_participants)
         raw = environment.contexts(self.result.people, n_participants, self.rng)

@@ -135,7 +135,7 @@ class UploadCounts:
 
     def update(self, response: EndpointAnswer, is_repeat: bool) -> None:
         """Count a response; in a repeat, duplicates are reports that were accepted before."""
-        accepted, refused = self._read(response)
+        accepted, refused = self._count_verdicts(response)
         if is_repeat:
             accepted += refused.pop("duplicate-report", 0)
         # A round that closed in between also refuses reports that it had accepted.
@@ -147,7 +147,7 @@ class UploadCounts:
                 self.refused[reason] = count - n_removed
         self.accepted = max(self.accepted, accepted)
 
-    def _read(self, response: EndpointAnswer) -> tuple[int, dict[str, int]]:
+    def _count_verdicts(self, response: EndpointAnswer) -> tuple[int, dict[str, int]]:
         """Read how many an answer accepts and refuses by reason; what is not answered is pending."""
         pending, verdict = {_PENDING: self.n_participants}, judge_answer(response)
         if verdict.status is ReportStatus.PENDING:
@@ -213,7 +213,7 @@ class Wire:
         wait = self._upload_waits.setdefault(endpoint, endpoints.UploadWait(endpoint))
         with wait.warn_if_slow():
             body = encode_envelope(Envelope(header, sealed))
-            return await self._post(address, body, size, wait, self._headers(body, size, token))
+            return await self._post(address, body, size, wait, self._build_headers(body, size, token))
 
     async def _ensure_shuffler(self) -> str:
         """Return the shuffler's address, once it takes the experiment's reports; `TermsRefused` without a shuffler."""
@@ -251,7 +251,7 @@ class Wire:
             await self.backoff.pause(attempt, retry_after)
         return counts.accepted, counts.refused
 
-    def _headers(self, body: bytes, n_participants: int, token: bytes | None) -> dict[str, str]:
+    def _build_headers(self, body: bytes, n_participants: int, token: bytes | None) -> dict[str, str]:
         """Build the upload's headers: its token, and the sender's signature of several people's reports."""
         headers = {"Content-Type": MEDIA_TYPE} | ({"Authorization": authorization(token)} if token else {})
         if self.sender is not None and n_participants > 1:

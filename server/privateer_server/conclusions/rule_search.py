@@ -58,7 +58,7 @@ class FeaturePart:
     def condition(self) -> Condition:
         """The condition of the part in the original values of the feature."""
         if self.levels is not None:
-            values = [value for code_index in sorted(self.levels) for value in self._values(code_index)]
+            values = [value for code_index in sorted(self.levels) for value in self._list_values(code_index)]
             known_levels: list[Level] = list(dict.fromkeys(level for level in values if level is not None))
             return Among(self.name, tuple(known_levels), missing=None in values)
         if self.low >= self.high:
@@ -67,7 +67,7 @@ class FeaturePart:
         condition = self.feature.condition(self.name, *(corner[: self.feature.columns] for corner in corners))
         return msgspec.structs.replace(condition, missing=self.missing)
 
-    def _values(self, code_index: int) -> list[Level | None]:
+    def _list_values(self, code_index: int) -> list[Level | None]:
         block = self.feature.blocks[0]
         bits = (block.codes[code_index] >> np.arange(block.columns - 1, -1, -1)) & 1
         return list(self.feature.list_box_values(bits / 2, (bits + 1) / 2))

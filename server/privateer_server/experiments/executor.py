@@ -95,10 +95,10 @@ class ExperimentPlanner:
         if is_late or self._experiment.status not in change.statuses():
             raise _experiment_over_error()
         schedule = Schedule(new_spec)
-        self._check(schedule, must_have_participants=change.revives and not plan.hold)
+        self._try_spec(schedule, must_have_participants=change.revives and not plan.hold)
         return self._with_deadline(replace(plan, spec=schedule.encoded_spec), seconds)
 
-    def _check(self, schedule: Schedule, *, must_have_participants: bool) -> None:
+    def _try_spec(self, schedule: Schedule, *, must_have_participants: bool) -> None:
         """Try a spec on the learner's current state, with a round of every size; refuse what cannot run."""
         current, spec, learner = self._experiment.current, schedule.spec, schedule.learner
         state = learner.apply_spec_change(current.step.state, current.spec)

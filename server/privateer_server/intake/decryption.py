@@ -125,11 +125,11 @@ class RoundKeys:
         if decryptor := self._decryptors.get(public_key):
             return decryptor
         with self._erase_lock:  # another thread may be destroying it
-            if public_key not in self._keys_to_erase and (decryptor := self._read(public_key)):
+            if public_key not in self._keys_to_erase and (decryptor := self._read_decryptor(public_key)):
                 self._decryptors[public_key] = decryptor
         return decryptor
 
-    def _read(self, public_key: bytes) -> Decryptor | None:
+    def _read_decryptor(self, public_key: bytes) -> Decryptor | None:
         raw = self._storage.read(public_key)
         decryptor = Decryptor.from_private_key(raw) if raw and len(raw) == KEY_SIZE else None
         return decryptor if decryptor and decryptor.public_key == public_key else None

@@ -103,7 +103,7 @@ class Intake:
 
     def start(self) -> None:
         """Start the tasks that decrypt and count."""
-        self._run_task = asyncio.create_task(self._run())
+        self._run_task = asyncio.create_task(self._process_queue())
         self._start_task = asyncio.create_task(self._pool.start())
 
     async def stop(self) -> None:
@@ -230,7 +230,7 @@ class Intake:
         self._start_times[future] = loop.time()
         return future
 
-    async def _run(self) -> None:
+    async def _process_queue(self) -> None:
         """Decrypt a group while the previous group is counted; after a stop, end once nothing is pending."""
         counting: asyncio.Task[None] | None = None
         while True:
@@ -261,7 +261,7 @@ class Intake:
             elif len(self._held_requests) < _MAX_QUEUED_REQUESTS:
                 self._held_requests.append(pending_request)
             else:
-                self._resolve(pending_request.future, _busy_error())
+                self._answer(pending_request.future, _busy_error())
         return processable
 
     async def _decrypt_group(self, group: list[_PendingRequest]) -> None:
@@ -318,11 +318,11 @@ class Intake:
             # A request that ends a round is answered once the next round is open.
             closing = self._closing_tasks.get(pending.request.experiment)
             if closing:
-                closing.add_done_callback(partial(self._resolve, pending.future, answer))
+                closing.add_done_callback(partial(self._answer, pending.future, answer))
             else:
-                self._resolve(pending.future, answer)
+                self._answer(pending.future, answer)
 
-    def _resolve(self, future: asyncio.Future[Receipt], answer: Answer, _: object = None) -> None:
+    def _answer(self, future: asyncio.Future[Receipt], answer: Answer, _: object = None) -> None:
         """Answer a pending request by its receipt or error, unless its sender has hung up."""
         del self._start_times[future]
         if future.done():

@@ -60,7 +60,7 @@ class EarlierPolicies:
             if (name, version) in self._cache:
                 self._cache.move_to_end((name, version))
                 return self._cache[name, version][0]
-        policy, size = self._read(name, version)
+        policy, size = self._read_policy(name, version)
         with self._lock:
             if (name, version) not in self._cache:
                 self._cache[name, version] = policy, size
@@ -69,7 +69,7 @@ class EarlierPolicies:
                 self._cached_bytes -= self._cache.popitem(last=False)[1][1]
         return policy
 
-    def _read(self, name: str, version: int) -> tuple[Policy | None, int]:
+    def _read_policy(self, name: str, version: int) -> tuple[Policy | None, int]:
         body = self._store.publication(name, version)
         if body is None:
             return None, 0

@@ -80,7 +80,9 @@ class RateLimit:
         headers_by_name = dict(headers)
         try:
             if _SENDER_HEADER in headers_by_name:
-                UPLOAD.verify(headers_by_name[_SENDER_HEADER].decode("latin-1"), self._senders(), self._clock.now())
+                UPLOAD.verify(
+                    headers_by_name[_SENDER_HEADER].decode("latin-1"), self._trusted_senders(), self._clock.now()
+                )
             else:
                 self._gate.admit_early(headers_by_name.get(b"authorization"), name)
         except (TokenRefused, SenderRefused) as error:
@@ -89,7 +91,7 @@ class RateLimit:
             return self._build_answer(error, headers_by_name.get(b"origin", b"")), cost
         return None
 
-    def _senders(self) -> Mapping[str, Ed25519PublicKey]:
+    def _trusted_senders(self) -> Mapping[str, Ed25519PublicKey]:
         """Return the cached keys of trusted senders."""
         loaded_at, keys = self._cached_senders
         now = self._clock.monotonic()
@@ -118,9 +120,9 @@ class RateLimit:
         """Delay a connection, and resume reading when its turn has come."""
         self._waiting.append((connection, cost))
         if self._next_release is None:
-            self._next_release = asyncio.get_running_loop().call_later(_TICK_SECONDS, self._release)
+            self._next_release = asyncio.get_running_loop().call_later(_TICK_SECONDS, self._release_connections)
 
-    def _release(self) -> None:
+    def _release_connections(self) -> None:
         """Resume the connections whose turn has come, and schedule the next tick while any wait."""
         units = _UNITS_PER_TICK
         while self._waiting and units > 0:
@@ -128,7 +130,7 @@ class RateLimit:
             units -= cost
             connection.read_on()
         loop = asyncio.get_running_loop()
-        self._next_release = loop.call_later(_TICK_SECONDS, self._release) if self._waiting else None
+        self._next_release = loop.call_later(_TICK_SECONDS, self._release_connections) if self._waiting else None
 
 
 def _decode_path(target: bytes) -> str:

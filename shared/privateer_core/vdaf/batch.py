@@ -65,7 +65,7 @@ def verify_many(prio3: Prio3, key: bytes, context: bytes, party: int, reports: S
         valid_questions = [question for question in questions if question is not None]
         votes = limbs.read_numbers(b"".join(question.vote for question in valid_questions), circuit.n_bits)
         outputs = _aggregate(circuit, votes)
-        verifiers = iter(_answer(prio3, votes, outputs, valid_questions) if valid_questions else ())
+        verifiers = iter(_iter_verifier_shares(prio3, votes, outputs, valid_questions) if valid_questions else ())
         batch.joint_seeds.extend(None if question is None else question.joint_seed for question in questions)
         batch.verifiers.extend(None if question is None else next(verifiers) for question in questions)
         batch.outputs[:, [start + index for index in indices]] = outputs
@@ -89,12 +89,12 @@ class _Question:
 
 def _try_to_ask(prio3: Prio3, key: bytes, context: bytes, party: int, report: Report) -> _Question | None:
     try:
-        return _ask(prio3, key, context, party, report)
+        return _build_question(prio3, key, context, party, report)
     except Malformed:
         return None
 
 
-def _ask(prio3: Prio3, key: bytes, context: bytes, party: int, report: Report) -> _Question:
+def _build_question(prio3: Prio3, key: bytes, context: bytes, party: int, report: Report) -> _Question:
     """Read a report, and compute what is asked of it; `Malformed` if it is none."""
     circuit, field = prio3.circuit, prio3.circuit.field
     vote, proof, blind = prio3.read_share(context, party, report.share)
@@ -108,7 +108,9 @@ def _ask(prio3: Prio3, key: bytes, context: bytes, party: int, report: Report) -
     return _Question(vote, proof[: circuit.n_wires], factors, joint, wire_basis, values, gadget, seed, part)
 
 
-def _answer(prio3: Prio3, votes: Limbs, outputs: Limbs, questions: Sequence[_Question]) -> Iterator[VerifierShare]:
+def _iter_verifier_shares(
+    prio3: Prio3, votes: Limbs, outputs: Limbs, questions: Sequence[_Question]
+) -> Iterator[VerifierShare]:
     circuit = prio3.circuit
     share = pow(prio3.n_shares, -1, circuit.field.modulus)
     wires = _evaluate_wires(circuit, votes, outputs, questions, share)

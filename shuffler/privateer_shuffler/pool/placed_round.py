@@ -38,9 +38,9 @@ class PlacedRound(StoredRound):
         super().__init__(store.label, RoundProgress(), clock)
         self._store, self._spent_tokens, self._below = store, spent_tokens, below or RandomBelow()
         self._is_broken = False
-        self._recover()
+        self._read_places()
 
-    def _recover(self) -> None:
+    def _read_places(self) -> None:
         round_, free, held_fingerprints = self.label.round, list[int](), set[bytes]()
         for place, sealed in self._store.iter_places():
             if sealed is None:
@@ -63,7 +63,7 @@ class PlacedRound(StoredRound):
         accepted = select_accepted(portions, capacity, self._is_known if capacity else self._is_held, self._is_spent)
         n_participants = sum(portion.n_participants for portion in accepted)
         if n_participants:
-            await self._write(accepted, n_participants)
+            await self._write_portions(accepted, n_participants)
             self._held_fingerprints.update(fingerprint for portion in accepted for fingerprint in portion.fingerprints)
             self.state = self.advance_progress(state.n_held + n_participants, state)
         return n_participants
@@ -78,7 +78,7 @@ class PlacedRound(StoredRound):
     def _is_spent(self, portion: Portion) -> bool:
         return self._spent_tokens is not None and self._spent_tokens.is_spent(portion.token, portion.expires)
 
-    async def _write(self, accepted: Sequence[Portion], n_participants: int) -> None:
+    async def _write_portions(self, accepted: Sequence[Portion], n_participants: int) -> None:
         """Write messages and tokens into random places, or undo this if the disk fails."""
         places = self._places.draw(n_participants)
         messages = (message for portion in accepted for message in portion.messages)
@@ -117,7 +117,7 @@ class PlacedRound(StoredRound):
     def renew(self) -> None:
         self._store_tokens()
         self._store.renew()
-        self._recover()
+        self._read_places()
 
     @override
     def erase(self) -> int:

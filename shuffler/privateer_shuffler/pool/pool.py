@@ -220,20 +220,20 @@ class Pool:
 
     async def renew(self) -> Self:
         """End this pool, and return an empty pool for the same version that refuses this pool's reports."""
-        await self._end(self._stored.renew)
+        await self._end_round(self._stored.renew)
         return type(self)(self._stored)
 
     async def forget(self) -> int:
         """End this pool, erase its reports, and return their participants; 0 if another replica erases or delivers."""
-        n_participants = await self._end(self._stored.erase)
+        n_participants = await self._end_round(self._stored.erase)
         self._stored.close()
         return n_participants
 
     async def close(self) -> None:
         """End this pool, and keep the reports."""
-        await self._end(self._stored.close)
+        await self._end_round(self._stored.close)
 
-    async def _end(self, operation: Callable[[], _Result]) -> _Result:
+    async def _end_round(self, operation: Callable[[], _Result]) -> _Result:
         """Take no more reports, answer earlier uploads, and run a last operation on the round."""
         self._is_ended = True
         if self._writer is not None:
@@ -244,14 +244,14 @@ class Pool:
 
     def _start_writer(self) -> asyncio.Task[None]:
         if self._writer is None:
-            self._writer = asyncio.create_task(self._write())
+            self._writer = asyncio.create_task(self._store_waiting())
         return self._writer
 
-    async def _write(self) -> None:
+    async def _store_waiting(self) -> None:
         """Store the waiting uploads group by group, or maintain the round if there are none."""
         try:
             if not self._waiting:
-                await self._refresh()
+                await self._refresh_state()
             while self._waiting:
                 group, self._waiting = self._waiting, []
                 send_receipts(group, await self._store_group(group))
@@ -260,7 +260,7 @@ class Pool:
         finally:
             self._writer = None
 
-    async def _refresh(self) -> None:
+    async def _refresh_state(self) -> None:
         """Update the state of the round, unless the pool has ended; after a failure, plan another try."""
         if self._is_ended:
             return

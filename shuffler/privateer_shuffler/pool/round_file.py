@@ -197,11 +197,11 @@ def read_label(connection: sqlite3.Connection) -> tuple[Label, bytes] | None:
     if row is None:
         return None
     label = msgspec.msgpack.decode(row[0], type=prepared(Label))
-    _check(connection, label.round, row[1])
+    _check_complete(connection, label.round, row[1])
     return label, row[1]
 
 
-def _check(connection: sqlite3.Connection, round_: Round, key: object) -> None:
+def _check_complete(connection: sqlite3.Connection, round_: Round, key: object) -> None:
     """Refuse a file that lacks places, the key or the table of fingerprints."""
     places = connection.execute(_COUNT_VALID_PLACES, (round_.sealed_size,)).fetchone()[0]
     connection.execute(_DELIVERED, (b"",)).fetchone()

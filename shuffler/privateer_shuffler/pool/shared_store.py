@@ -91,13 +91,13 @@ class SharedRound(StoredRound):
             for upload in group:
                 upload.refuse_all(batch_full_error())
             return 0
-        accepted, self.state = await self.in_thread(lambda: self._add(group))
+        accepted, self.state = await self.in_thread(lambda: self._add_group(group))
         if self.state is None:
             for upload in group:
                 upload.refuse_all(RoundClosed("this version takes no further batch", remedy="nothing to do"))
         return sum(portion.n_participants for portion in accepted)
 
-    def _add(self, group: Sequence[PendingUpload]) -> tuple[list[Portion], RoundProgress | None]:
+    def _add_group(self, group: Sequence[PendingUpload]) -> tuple[list[Portion], RoundProgress | None]:
         """Store the accepted portions of uploads in a transaction; return them and the progress, None: it is over."""
         hash_nonce = self._spent_tokens.hash if self._spent_tokens else None
         portions = build_portions(group, self.label.round.sealed_size, self._fingerprints, hash_nonce)
@@ -107,7 +107,7 @@ class SharedRound(StoredRound):
                 return [], None
             state = RoundProgress(*row)
             if accepted := self._select_accepted(db, portions, state):
-                state = self._write(db, accepted, state)
+                state = self._write_portions(db, accepted, state)
         if self._spent_tokens:
             self._spent_tokens.cache(accepted)
         return accepted, state
@@ -127,7 +127,7 @@ class SharedRound(StoredRound):
         )
         return self._spent_tokens.spend(db, accepted) if self._spent_tokens else accepted
 
-    def _write(self, db: Connection, accepted: Sequence[Portion], state: RoundProgress) -> RoundProgress:
+    def _write_portions(self, db: Connection, accepted: Sequence[Portion], state: RoundProgress) -> RoundProgress:
         """Store accepted messages, encrypted, and fingerprints of tokens; return the progress after them."""
         piece = b"".join(message for portion in accepted for message in portion.messages)
         db.exec_driver_sql(_ADD_PIECE, (self._number, self._key.encrypt(piece, self._encryption_context(state.batch))))
@@ -321,12 +321,12 @@ class SharedStore(PoolStore):
     @override
     async def is_writable(self) -> bool:
         try:
-            await asyncio.to_thread(self._write)
+            await asyncio.to_thread(self._commit_probe)
         except Unreachable:
             return False
         return True
 
-    def _write(self) -> None:
+    def _commit_probe(self) -> None:
         """Commit a transaction, to test the database."""
         with self._database.connection() as db:
             db.exec_driver_sql("SELECT txid_current()")

@@ -246,7 +246,7 @@ async def test_a_late_refill_does_not_reopen_an_older_version(settings: Shuffler
 
 
 def is_followed() -> bool:
-    return any(getattr(task.get_coro(), "__name__", "") == "_follow" for task in asyncio.all_tasks())
+    return any(getattr(task.get_coro(), "__name__", "") == "_follow_publications" for task in asyncio.all_tasks())
 
 
 async def test_an_experiment_that_goes_on_after_its_end_is_followed_again(

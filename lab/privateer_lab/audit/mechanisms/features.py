@@ -24,8 +24,8 @@ _N_NOISES: Final = 4_000
 
 def feature_cases(samples: int) -> list[Case]:
     """Build attacks on the farthest participants: opposite values at the same answers, and other answers."""
-    opposite = _person(0, 0, _VALUE_FACTOR), _person(0, 0, -_VALUE_FACTOR)
-    apart = _person(0, 0, _VALUE_FACTOR), _person(1, 2, _VALUE_FACTOR)
+    opposite = _make_contributor(0, 0, _VALUE_FACTOR), _make_contributor(0, 0, -_VALUE_FACTOR)
+    apart = _make_contributor(0, 0, _VALUE_FACTOR), _make_contributor(1, 2, _VALUE_FACTOR)
     return [
         _release_case("release, opposite values", 1.0, opposite, samples),
         _release_case("release, hardly negative", _RARE_BELOW, apart, samples),
@@ -38,7 +38,7 @@ def _release_case(name: str, below: float, neighbours: tuple[Contributor, Contri
     return mechanism_case(name, attack_releases, Target(mechanism, neighbours), _CLAIM, max(2000, samples // 4))
 
 
-def _person(arm: int, answer: int, value: float) -> Contributor:
+def _make_contributor(arm: int, answer: int, value: float) -> Contributor:
     """Build the contributor of a participant with this arm and value, and the answer to all questions with several."""
 
     def contribute(coins: Coins) -> FeatureValues:

@@ -120,7 +120,7 @@ class BanditLearner(RoundsLearner[BanditSpec, BanditState, BanditPolicy]):
         if not posterior.precision[self.playable].all():
             return np.asarray(self.playable / self.playable.sum())
         if self.finds_best:
-            return self._track(state, next_round.batch_size)
+            return self._identification_shares(state, next_round.batch_size)
         if self.spec.algorithm.objective == "moving":
             return sampling_rules.kl_ucb(posterior, self.playable, state.reported, next_round.batch_size)
         if self.spec.algorithm.objective == "adversarial":
@@ -133,7 +133,7 @@ class BanditLearner(RoundsLearner[BanditSpec, BanditState, BanditPolicy]):
             return sampling_rules.thompson_fitted_prior(posterior, self.playable, n_draws, n_remaining, next_round.seed)
         return sampling_rules.thompson(posterior, self.playable, n_draws, n_remaining, next_round.seed)
 
-    def _track(self, state: BanditState, batch: int) -> Array:
+    def _identification_shares(self, state: BanditState, batch: int) -> Array:
         """Return the shares of an identification objective: of the best arm, or of a set of best arms."""
         if self.finds_set:
             return sampling_rules.track_boundary(state.posterior, self.playable, self.find_best_arms(state), batch)

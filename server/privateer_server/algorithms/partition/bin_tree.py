@@ -104,7 +104,7 @@ class Space:
         Who has no number is at one place, and counts for half of all.
         """
         share = np.ones(len(lower))
-        for number_columns, level_columns in self._features():
+        for number_columns, level_columns in self._iter_features():
             if number_columns is not None:
                 low, high = lower[:, number_columns.columns][:, 0], upper[:, number_columns.columns][:, 0]
                 inside = high - low
@@ -116,7 +116,7 @@ class Space:
                 share *= level_membership(level_columns, lower, upper).mean(axis=1)
         return share
 
-    def _features(self) -> Iterator[tuple[BlockColumns | None, BlockColumns | None]]:
+    def _iter_features(self) -> Iterator[tuple[BlockColumns | None, BlockColumns | None]]:
         """Yield each number with its flag or None, and None with each block of levels."""
         parts = self.parts
         for i, block_columns in enumerate(parts):

@@ -78,12 +78,12 @@ class TrialFindings:
         effects = compute_effects(evidence, state.asked_shares, spec.min_relevant_effect, correction)
         decided = effects.p_value <= section.significance_level if section.correction == "none" else effects.decided
         contribution_ends, people = (effects.contribution_low, effects.contribution_high), state.ratio.people
-        path = _append_look(state.path, _intervals(effects), evidence)
+        path = _append_look(state.path, _stack_intervals(effects), evidence)
         decisions = StandingDecisions.from_path(path, people, decided, contribution_ends)
         average = compute_average_effects(evidence, next(iter(state.everybody), None)) if n_segments > 1 else None
         average_decisions = None
         if average:
-            path = _append_look(state.average_path, _intervals(average), evidence)
+            path = _append_look(state.average_path, _stack_intervals(average), evidence)
             ends = (average.low, average.high)
             average_decisions = StandingDecisions.from_path(path, people, average.decided, ends)
         # Precision weights: those of intervals forget an early decision where shares are extreme.
@@ -100,11 +100,11 @@ class TrialFindings:
     @property
     def intervals(self) -> Array:
         """Estimates and interval ends at this look, (J, K, 3); nan where nothing is said."""
-        return _intervals(self.effects)
+        return _stack_intervals(self.effects)
 
     def average_intervals(self, treatments: int) -> Array:
         """Return the estimates and interval ends of average effects, (K, 3)."""
-        return np.full((treatments, 3), np.nan) if self.average is None else _intervals(self.average)
+        return np.full((treatments, 3), np.nan) if self.average is None else _stack_intervals(self.average)
 
 
 def _append_look(path: Array, intervals: Array, evidence: TrialEvidence) -> Array:
@@ -112,7 +112,7 @@ def _append_look(path: Array, intervals: Array, evidence: TrialEvidence) -> Arra
     return path if len(path) == evidence.looks else np.concatenate([path, intervals[None]])
 
 
-def _intervals(effects: SegmentEffects | AverageEffects) -> Array:
+def _stack_intervals(effects: SegmentEffects | AverageEffects) -> Array:
     """Return estimates with the ends of their intervals, (..., 3); nan where one of these is not finite."""
     stacked = np.stack([effects.estimate, effects.low, effects.high], axis=-1)
     return np.where(np.isfinite(stacked).all(axis=-1, keepdims=True), stacked, np.nan)
