@@ -273,7 +273,7 @@ PATHS = sorted(set(re.findall(r"`((?:shared|server|lab|tests|docs|examples)/[\w/
 
 
 @pytest.mark.parametrize("named", PATHS)
-def test_what_the_page_names_is_there(named: str) -> None:
+def test_files_that_the_page_names_exist(named: str) -> None:
     tried = [
         named.replace("<name>.py", ending) for name in ALGORITHMS for ending in (f"{name}.py", f"{name}/__init__.py")
     ]

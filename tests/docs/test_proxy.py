@@ -131,7 +131,7 @@ def faults(text: str) -> list[str]:
     return [fault for fault, is_well in checks.items() if not is_well]
 
 
-def test_the_file_keeps_what_the_page_says() -> None:
+def test_the_proxy_configuration_has_no_faults() -> None:
     assert faults(FILE) == []
 
 

@@ -53,7 +53,7 @@ async def wait_for_agreement(servers: list[Api], name: str = "test") -> dict[str
     return await servers[0].facts(name)
 
 
-async def test_reports_through_both_fill_one_round(shared: Shared) -> None:
+async def test_reports_through_two_servers_fill_one_round(shared: Shared) -> None:
     async with shared.serve_replicas(2) as (red, blue):
         assert (await red.create(SMALL)).status_code == 201
         first = await red.publication()

@@ -53,7 +53,7 @@ def noise(shared: Shared) -> np.ndarray[Any, np.dtype[np.int64]]:
     return np.asarray(full.total.noise)
 
 
-def test_noise_goes_on_and_both_certify_the_same(postgres: Cluster, tmp_path: Path) -> None:
+def test_two_processors_continue_noise_and_certify_alike(postgres: Cluster, tmp_path: Path) -> None:
     shared = Shared.make(postgres, tmp_path)
     at = Pair(shared, 0.0, {SERVERS[1]: old_processor()})
     try:

@@ -81,7 +81,7 @@ def test_rates_that_are_exceeded_are_said_first() -> None:
 
 
 @pytest.mark.parametrize("kind", CALIBRATIONS)
-def test_runs_have_what_the_claims_are_about(kind: str) -> None:
+def test_runs_have_samples_and_regret(kind: str) -> None:
     row = play("best-arm", kind, 2_000_000, 4.0, 0)
     assert 1000 < row["samples"] < 1_000_000
     assert play("bandit", kind, 2000, 1.0, 0)["regret"] > 0

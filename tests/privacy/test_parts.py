@@ -160,7 +160,7 @@ OWN_FIGURES = {
 
 
 @pytest.mark.parametrize("name", OWN_FIGURES)
-def test_laws_do_not_follow_what_a_mechanism_computes_of_its_noise(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_mechanism_with_wrong_own_figures_fails_its_audit(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The law and the claim come from the promise: a mechanism that is wrong about its own noise is caught."""
     OWN_FIGURES[name](monkeypatch)
     part_result = by_day({f"{part.mechanism}: {part.name}": part for part in all_parts()}[name]).examine(ALARM)

@@ -289,7 +289,7 @@ async def _wait_for_nothing(*_: Any) -> None:
     """Let everybody sign at once."""
 
 
-async def test_what_is_kept_is_answered_without_a_task(tmp_path: Path) -> None:
+async def test_stored_pages_are_answered_without_a_task(tmp_path: Path) -> None:
     async with open_server(tmp_path) as door:
         for path in KEPT:
             request = write_request(path)

@@ -283,7 +283,7 @@ def weakest() -> float:
 
 
 @pytest.mark.parametrize("document", [SPEC_OF_SOURCES, json.loads(msgspec.json.encode(RECORD))], ids=["spec", "record"])
-def test_the_picture_has_the_curves_of_all_people(document: object, weakest: float) -> None:
+def test_the_privacy_plot_has_the_curve_of_the_weakest_source(document: object, weakest: float) -> None:
     legend = lab.plot.privacy(document).figure.axes[0].get_legend()  # type: ignore[arg-type]
     assert any(f"epsilon {weakest:.3g}," in text.get_text() for text in legend.get_texts())
 

@@ -303,7 +303,7 @@ def test_counts_that_do_not_add_up_are_refused(lie: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_the_words_are_those_of_the_dashboard(case: dict[str, Any]) -> None:
+def test_sentences_on_people_equal_those_of_the_dashboard(case: dict[str, Any]) -> None:
     """tests/dashboard reads the same cases."""
     assert msgspec.convert(case["people"], People).sentence == case["sentence"]
 

@@ -184,7 +184,7 @@ def test_the_command_takes_clusters(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert "960 rows are 240 clusters by patient_id: means are those of all rows' well" in out
 
 
-def test_a_cluster_in_both_arms_is_one() -> None:
+def test_a_cluster_in_both_arms_counts_once() -> None:
     """Planted: pairs of a cluster and an arm were counted, 100 for 50."""
     rng = np.random.default_rng(9)
     rows = {"arm": ["a", "b"] * 500, "shop": np.repeat(np.arange(50), 20), "sold": rng.normal(5, 2, 1_000)}

@@ -222,7 +222,7 @@ def test_bounds_of_rewards_that_are_better_lower_are_not_negated() -> None:
     assert "-" not in " ".join(analysis.result.conclusion.next_steps)
 
 
-def test_rows_are_no_people_whom_a_horizon_ended() -> None:
+def test_an_analysis_of_rows_mentions_no_horizon() -> None:
     rows = {"arm": np.repeat(["now", "new"], 500), "reward": np.tile([0.0, 1.0], 500)}
     analysis = lab.analyze(rows, control="now")
     assert analysis.answer.stop_reason == "its rows"

@@ -132,7 +132,7 @@ def test_a_release_too_large_for_its_certificate_is_refused():
     assert math.isfinite(CentralSums(LAYOUT, 1.0).standard_deviation)
 
 
-def test_noise_that_is_not_one_of_both_is_refused():
+def test_central_sums_have_finite_noise_of_one_kind():
     for deviation, scale in [(1.0, 1.0), (-1.0, 0.0), (0.0, -1.0), (math.inf, 0.0), (math.nan, 0.0), (0.0, math.nan)]:
         with pytest.raises(SpecError):
             CentralSums(LAYOUT, deviation, scale)

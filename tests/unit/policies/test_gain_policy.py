@@ -240,7 +240,7 @@ def test_policies_report_ages_and_accept_earlier_choices(changes: dict[str, obje
     assert not policy.accepts_decisions_of(8)
 
 
-def test_a_batch_whose_coins_chose_takes_no_window() -> None:
+def test_hidden_arms_refuse_a_conversion_window() -> None:
     with pytest.raises(
         SpecError, match=r"experiment.conversion_window_seconds: needs privacy.arm_visibility = 'visible'"
     ):

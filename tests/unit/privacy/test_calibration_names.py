@@ -103,7 +103,7 @@ def test_records_by_an_earlier_accountant_verify_by_a_tighter_one(monkeypatch: p
     assert verdicts[0].recomputed_delta < verdicts[0].delta / LOOSENESS * 1.1
 
 
-def test_a_record_that_claims_more_than_its_rounds_is_refused_by_both(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_record_that_overstates_its_rounds_fails_recomputation(monkeypatch: pytest.MonkeyPatch) -> None:
     too_large = record_with(with_local_epsilon(PRESENT, 1.01 * PRESENT.mechanism.local_epsilon))
     monkeypatch.setitem(CALIBRATIONS, TIGHT, 2.0)
     (certificate,) = read_certificates(too_large).values()

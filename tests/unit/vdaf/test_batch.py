@@ -39,7 +39,7 @@ def is_accepted(prio3: Prio3, leader: VerifiedBatch, helper: VerifiedBatch, inde
 
 @pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
 @pytest.mark.parametrize("party", [0, 1])
-def test_a_batch_says_what_each_report_says_single(kind: Kind, party: int) -> None:
+def test_batch_verification_equals_single_verification(kind: Kind, party: int) -> None:
     prio3 = kind.prio3
     reports = make_reports(prio3, [bits for bits, _ in kind.votes] * 5)[party]
     batch = verify_many(prio3, KEY, CONTEXT, party, reports)
@@ -67,7 +67,7 @@ def test_a_spoilt_report_of_500_touches_no_other() -> None:
     assert sums == rows[accepted].sum(axis=0).tolist()
 
 
-def test_what_is_verified_one_by_one_is_refused() -> None:
+def test_batch_verification_refuses_circuits_that_it_would_sum_wrong() -> None:
     """Weights of 2^36 and more overflowed without a sign: honest votes were refused, or summed up wrong."""
     large = [Prio3(circuit, ALGORITHM) for circuit in (box(4, (1 << 40) - 1), ball(2, (1 << 18) - 1, 1 << 37))]
     others = [Prio3(replace(box(3, 7), field=FIELD_64), ALGORITHM), Prio3(box(3, 7), ALGORITHM, n_proofs=2)]

@@ -30,7 +30,7 @@ def test_the_hash_is_the_drafts(hash_bytes) -> None:
 
 
 @pytest.mark.parametrize("n_bytes", [0, 1, 166, 167, 168, 169, 500])
-def test_both_hashes_agree(n_bytes: int) -> None:
+def test_turboshake_with_integers_equals_the_library(n_bytes: int) -> None:
     assert turboshake._HAS_LIBRARY, "pycryptodome is one of the packages of tests"
     message = hashlib.shake_128(b"a message").digest(n_bytes)
     assert turboshake.turboshake128(message, 400) == turboshake.hash_with_integers(message, 400)

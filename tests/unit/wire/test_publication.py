@@ -70,7 +70,7 @@ def test_every_model_has_one_endpoint(model, endpoint):
     assert msgspec.structs.replace(ROUND, model=model).endpoint == endpoint
 
 
-def test_ids_are_derived_from_what_they_name():
+def test_key_ids_and_digests_are_hashes_of_keys_and_publications():
     body = encode_publication(PUBLICATION)
     assert ROUND.key_id == hashlib.sha256(ROUND.public_key).digest()[:8]
     assert digest(body) == hashlib.sha256(body).digest()

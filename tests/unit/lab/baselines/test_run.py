@@ -81,7 +81,7 @@ def test_groups_within_a_round_are_one_round(name, monkeypatch):
 
 
 @pytest.mark.parametrize("model", [{}, SHUFFLE], ids=["local", "shuffle"])
-def test_rounds_are_those_of_the_experiment(model, monkeypatch):
+def test_baselines_have_the_round_sizes_of_the_experiment(model, monkeypatch):
     """Growing rounds follow those of a source, and a remainder of people is in no round."""
     source = {"name": "elsewhere", "participants": 1500, "epsilon": 1.0, "shares": [0.4, 0.3, 0.3]}
     sizes = {"experiment.horizon": 5300, "experiment.round_size": 1000, "experiment.min_round_fraction": 0.6}

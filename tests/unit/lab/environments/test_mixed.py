@@ -28,7 +28,7 @@ def people(count: int = 20_000, **keys: object):
     return environment, environment.contexts(0, count, np.random.default_rng(0))
 
 
-def test_people_are_uniform_in_what_their_features_are():
+def test_features_are_uniform_over_levels_and_ranges():
     """20,000 people: shares within .015, which is 4 standard deviations."""
     environment, contexts = people()
     gaps = np.isnan(contexts)

@@ -56,7 +56,7 @@ def test_an_algorithm_without_context_meets_the_same_people(tmp_path):
     assert environment.means(contexts)[:, 1:].tolist() == [[0.5, 1.0]] * 1000
 
 
-def test_numbers_are_what_the_column_has_or_have_noise(tmp_path):
+def test_numeric_rewards_equal_the_column_or_have_added_noise(tmp_path):
     money = {"reward.kind": "numeric", "reward.low": 0.0, "reward.high": 10.0}
     environment, rng = people(tmp_path, money), np.random.default_rng(0)
     contexts, arms = environment.contexts(0, 100, rng), Arms(np.zeros(100, np.int64))
@@ -134,7 +134,7 @@ def parquet_people(path: Path) -> Any:
     return environment_for(garden(path), 0).contexts(0, 600, np.random.default_rng(0))
 
 
-def test_the_same_people_come_from_both(tmp_path: Path) -> None:
+def test_csv_and_parquet_give_the_same_people(tmp_path: Path) -> None:
     file = tmp_path / "garden.parquet"
     parquet.write_table(csv.read_csv(GARDEN), file)
     assert (parquet_people(file) == parquet_people(GARDEN)).all()

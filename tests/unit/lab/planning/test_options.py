@@ -120,7 +120,7 @@ def test_features_are_kept_if_they_clearly_earn_more_than_one_option_for_all(gai
     assert _choose_subset(runs, keys, keys[0], has_gain=has_gain) == keys[not is_kept]
 
 
-def test_people_get_the_remaining_options():
+def test_kept_features_have_the_means_of_the_kept_arms():
     means = np.array([[0.1, 0.9, 0.4], [0.8, 0.2, 0.3]])
     spec = parse_spec(TABLES | {"experiment": TABLES["experiment"] | {"arms": ["a", "b", "c"]}})
     assert isinstance(spec, ArmsSpec)

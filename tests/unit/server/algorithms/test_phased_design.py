@@ -82,7 +82,7 @@ def test_the_design_has_the_stated_gap_and_support(count, dimension, gap):
         assert len(design.support) <= 4 * dimension * math.log(math.log(dimension)) + 16
 
 
-def test_the_start_alone_is_not_enough():
+def test_the_initial_design_needs_further_steps():
     """Planted: without steps the first actions chosen leave others far out."""
     actions = sphere(300, 6, 9)
     start, design = (near_optimal_design(actions, gap) for gap in (100.0, 1.2))

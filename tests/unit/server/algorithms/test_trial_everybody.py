@@ -297,7 +297,7 @@ def test_questions_about_the_average_effect_have_their_own_allocation() -> None:
     assert shares[6].argmax() == np.argmax([0, *best])
 
 
-def test_a_plan_combines_both_questions() -> None:
+def test_a_plan_combines_average_and_segment_questions() -> None:
     """By hand: the average is told by .2 of the people, and with a sixth of their weight by .72 of them."""
     spec = CASES["one bit"].spec
     spec = spec.model_copy(update={"algorithm": spec.algorithm.model_copy(update={"allocation": "fixed"})})

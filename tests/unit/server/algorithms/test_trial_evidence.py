@@ -203,7 +203,7 @@ def test_hits_by_other_segments_are_subtracted_at_every_centre() -> None:
         assert estimates[0, 0] == pytest.approx(np.full(2, 0.1 * (0.3 - centre)))
 
 
-def test_scores_need_both_arms_beyond_the_noise() -> None:
+def test_scores_are_unknown_while_an_arm_is_within_the_noise() -> None:
     rare = Trials(TrialSetting(decay=float(np.exp(-0.05))), SEGMENTS, np.full((4, 2), 0.01), 5e3, 200)
     evidence, _ = run_trials(rare, False)
     assert np.isnan(evidence.scores[0]).all()

@@ -95,7 +95,7 @@ def test_a_migration_is_logged(shared, open_server, caplog):
     assert line.__dict__["fields"] == {"database": "store", "from_schema": now, "to_schema": later_version}
 
 
-def test_one_database_for_both_is_refused(shared: Shared) -> None:
+def test_store_and_journal_in_one_database_are_refused(shared: Shared) -> None:
     error = refusal(shared.settings().model_copy(update={"journal_database": shared.database}))
     assert (error.field, error.detail) == ("PRIVATEER_JOURNAL_DATABASE", "the database is the store's")
 
