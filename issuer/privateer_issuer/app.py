@@ -36,7 +36,7 @@ from privateer_core.serving.http.openapi import (
     describe_page,
     describe_refusals,
     describe_service,
-    select_public_routes,
+    select_public,
 )
 from privateer_core.serving.http.page_cache import PageCache, Version, common_version
 from privateer_core.serving.http.problems import answer_problems
@@ -124,7 +124,7 @@ class IssuerPages:
     async def openapi(self, request: Request) -> Response:
         """Return the OpenAPI document of this listener's pages."""
         full = build_openapi_document()
-        return json_response(select_public_routes(full, _is_public) if IS_PUBLIC_KEY in request.scope else full, _OK)
+        return json_response(select_public(full, _is_public) if IS_PUBLIC_KEY in request.scope else full, _OK)
 
 
 def create_app(settings: IssuerSettings, clock: Clock | None = None) -> TimingMiddleware:
@@ -204,10 +204,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Run the issuer with the settings of the environment; print one line and exit with code 2 if it cannot start."""
     ServiceParser("privateer-issuer", "Gives out tokens that admit one report each.").parse_args(arguments)
     prepare_process("privateer_issuer")
-    run("privateer-issuer", _create_listeners)
+    run("privateer-issuer", _open_listeners)
 
 
-def _create_listeners() -> ServiceListeners:
+def _open_listeners() -> ServiceListeners:
     """Create the application by environment variables, with its public and its private listener."""
     settings = read_settings(os.environ)
     addresses = (settings.host, settings.port), (settings.admin_host, settings.admin_port)

@@ -20,7 +20,7 @@ from privateer_core.clock import SystemClock
 from privateer_core.errors import NotFound, PrivateerError, Unavailable
 from privateer_core.serving.http.bodies import Budget
 from privateer_core.serving.http.listeners import IS_PUBLIC_KEY, HostGuard, OriginMiddleware, PublicPages
-from privateer_core.serving.http.openapi import ServiceStatus, select_public_routes
+from privateer_core.serving.http.openapi import ServiceStatus, select_public
 from privateer_core.serving.http.page_cache import PageCache, Version, common_version
 from privateer_core.serving.http.problems import answer_problems
 from privateer_core.serving.http.report_endpoint import Reply, json_response
@@ -121,7 +121,7 @@ class ShufflerPages:
     async def openapi(self, request: Request) -> Response:
         """Show the OpenAPI document of the pages of this listener."""
         pages = build_openapi_document()
-        return json_response(select_public_routes(pages, _is_public) if IS_PUBLIC_KEY in request.scope else pages, _OK)
+        return json_response(select_public(pages, _is_public) if IS_PUBLIC_KEY in request.scope else pages, _OK)
 
 
 class Shuffler:
@@ -278,10 +278,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Run the shuffler with the settings of the environment; print one line and exit with code 2 if it cannot start."""
     ServiceParser("privateer-shuffler", "Permutes sealed reports, and passes them on in batches.").parse_args(arguments)
     prepare_process("privateer_shuffler")
-    run("privateer-shuffler", _create_listeners)
+    run("privateer-shuffler", _open_listeners)
 
 
-def _create_listeners() -> ServiceListeners:
+def _open_listeners() -> ServiceListeners:
     settings = read_settings(os.environ)
     addresses = (settings.host, settings.port), (settings.admin_host, settings.admin_port)
     with listen(*addresses) as (public, private):

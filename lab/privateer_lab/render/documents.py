@@ -75,13 +75,11 @@ def write_details(conclusion: Conclusion, answer: Answer, *, with_conclusion: bo
     in_words = DriftTest | FeatureSelection | EffectsOverTime | BinMeans
     rest = msgspec.structs.replace(answer, parts=tuple(part for part in answer.parts if not isinstance(part, in_words)))
     tables += answer_tables(msgspec.structs.replace(rest, effects=(), gain=None) if with_conclusion else rest)
-    tables += [_make_short_table(*table) for means in answer.all_of(BinMeans) for table in part_tables(means)]
-    decided_first = [table._replace(rows=sorted(table.rows, key=_is_undecided)) for table in tables]
+    tables += [_cut_table(*table) for means in answer.all_of(BinMeans) for table in part_tables(means)]
+    decided_first = [
+        table._replace(rows=sorted(table.rows, key=lambda row: row.get("decided") is False)) for table in tables
+    ]
     return AnswerDocument(headline, answer.warnings, sentences, decided_first, ())
-
-
-def _is_undecided(row: Mapping[str, Any]) -> bool:
-    return row.get("decided") is False
 
 
 def _write_notes(conclusion: Conclusion, basis: str) -> list[str]:
@@ -112,7 +110,7 @@ def list_conclusion_tables(conclusion: Conclusion, effects: str = "effects") -> 
     return [table for table in tables if table]
 
 
-def _make_short_table(title: str, rows: Sequence[Row]) -> TitledTable:
+def _cut_table(title: str, rows: Sequence[Row]) -> TitledTable:
     """Make a table of the first rows; its title says how many are left out."""
     top_rows = rows[:MAX_ROWS]
     omitted = "" if len(top_rows) == len(rows) else f"; {len(rows) - len(top_rows):,} more of {len(rows):,} with --json"
@@ -200,9 +198,7 @@ def _make_effects_table(conclusion: Conclusion, effects: str) -> TitledTable | N
     mean = f", whose mean reward is about {baseline.value:.3g}" if baseline else ""
     no_relative = f"; {conclusion.no_relative}" if conclusion.no_relative else ""
     level = _describe_level(conclusion, "each interval holds")
-    return _make_short_table(
-        f"{effects} against {conclusion.control}{mean}{no_relative}{level}", _effect_rows(conclusion)
-    )
+    return _cut_table(f"{effects} against {conclusion.control}{mean}{no_relative}{level}", _effect_rows(conclusion))
 
 
 def _effect_rows(conclusion: Conclusion) -> list[Row]:
@@ -257,7 +253,7 @@ def _make_losses_table(conclusion: Conclusion) -> TitledTable | None:
             else [f"{option}: {len(equal):,} segments"]
         )
     ]
-    return _make_short_table(f"{LOSS}, in mean reward; at most while intervals hold", rows) if rows else None
+    return _cut_table(f"{LOSS}, in mean reward; at most while intervals hold", rows) if rows else None
 
 
 def _format_loss(value: float | None, min_printed: float) -> float | str | None:
@@ -279,11 +275,7 @@ def _make_estimates_table(conclusion: Conclusion) -> TitledTable | None:
         {"option": mean.name, "mean reward": mean.value, "interval": f"{mean.low:z.4g} to {mean.high:z.4g}"}
         for mean in sorted(conclusion.estimates, key=lambda mean: -mean.value)
     ]
-    return (
-        _make_short_table(f"mean rewards{_describe_level(conclusion, 'intervals hold together')}", rows)
-        if rows
-        else None
-    )
+    return _cut_table(f"mean rewards{_describe_level(conclusion, 'intervals hold together')}", rows) if rows else None
 
 
 _MARKDOWN_ESCAPES: Final = str.maketrans(

@@ -37,7 +37,7 @@ from privateer_core.serving.http.openapi import (
     describe_page,
     describe_refusals,
     describe_signature,
-    select_public_routes,
+    select_public,
 )
 from privateer_core.serving.http.page_cache import Version, common_version
 from privateer_core.serving.http.problems import MethodNotAllowed, problem_answer
@@ -262,9 +262,7 @@ def extend_openapi(app: FastAPI, is_public: Callable[[str, str], bool]) -> None:
     @app.get("/openapi.json", include_in_schema=False)
     def show(request: Request) -> Response:
         document = openapi()
-        return json_response(
-            select_public_routes(document, is_public) if IS_PUBLIC_KEY in request.scope else document, 200
-        )
+        return json_response(select_public(document, is_public) if IS_PUBLIC_KEY in request.scope else document, 200)
 
 
 def _add_entity_tags(document: dict[str, Any]) -> None:

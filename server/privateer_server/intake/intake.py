@@ -10,22 +10,21 @@ from itertools import islice
 from typing import Final, NamedTuple
 
 from privateer_core.clock import Clock
-from privateer_core.errors import NotFound, PrivateerError, RoundClosed, Unavailable
+from privateer_core.errors import BatchRefused, Conflict, NotFound, PrivateerError, RoundClosed, Unavailable
 from privateer_core.serving.fair_queue import SenderQueue
 from privateer_core.serving.http.bodies import Body
 from privateer_core.serving.logs import trace
 from privateer_core.serving.store.database import is_damage
 from privateer_core.serving.write_health import WriteHealth
 from privateer_core.spec.experiment import is_name
-from privateer_core.wire.publication import Envelope, check_single_report, hpke_info
+from privateer_core.wire.publication import Envelope, Header, check_single_report, hpke_info
 from privateer_server.data import Data
 from privateer_server.experiments.catalog import Experiments
 from privateer_server.experiments.experiment import Experiment
 from privateer_server.intake.accumulator import Accumulator
-from privateer_server.intake.counting import Answer, CountedExperiment, ReportCounter, Request
+from privateer_server.intake.counting import Answer, ReportCounter, Request
 from privateer_server.intake.decryption import MIN_BYTES_FOR_PROCESSES, DecryptPool
 from privateer_server.intake.receipts import Delivery, Receipt
-from privateer_server.intake.shufflers import Shufflers
 from privateer_server.intake.spent_tokens import ReportToken, ReportTokens
 from privateer_server.metrics import ServerMetrics
 from privateer_server.rounds.closing import ClosedRound
@@ -71,8 +70,7 @@ class Intake:
         writes: WriteHealth,
     ) -> None:
         self._keys, self._experiments, self._metrics, self._clock = data.keys, experiments, metrics, clock
-        self._store, self._is_shared = data.store, data.notifications is not None
-        self._shufflers = Shufflers(experiments, data.journal)
+        self._store, self._journal, self._is_shared = data.store, data.journal, data.notifications is not None
         self._counter, self._pool = ReportCounter(data, experiments, clock, metrics), DecryptPool(processes)
         self._writes, self._has_failed, self._is_damaged, self._is_stopping = writes, False, False, False
         self._queue: SenderQueue[_PendingRequest] = SenderQueue(_MAX_QUEUED_REQUESTS, _GROUP_BYTES)
@@ -201,7 +199,7 @@ class Intake:
         """Queue a shuffler's batch, and return its receipt when it is durable."""
         name = delivery.envelope.header.experiment
         try:
-            await self._shufflers.claim(delivery)
+            await self._claim_experiment(delivery)
         except PrivateerError as error:
             self._metrics.count_refusals({error.slug: 1})
             raise
@@ -209,11 +207,42 @@ class Intake:
         try:
             receipt = await self._enqueue(request, delivery.shuffler_key.shuffler)
         except RoundClosed:
-            await self._shufflers.record_last_batch(delivery.envelope.header)
+            await self._record_last_batch(delivery.envelope.header)
             raise
         if receipt.is_round_closed:
-            await self._shufflers.record_last_batch(delivery.envelope.header)
+            await self._record_last_batch(delivery.envelope.header)
         return receipt
+
+    async def _claim_experiment(self, delivery: Delivery) -> None:
+        """Claim a batch's experiment for its shuffler, or refuse the batch if another shuffler has claimed it."""
+        header = delivery.envelope.header
+        try:
+            experiment = await self._experiments.find(header.experiment)
+            if header.version >= experiment.current.round.version:  # closed rounds are not claimed
+                await self._experiments.claim(experiment.name, delivery.shuffler_key, delivery.signed_at)
+        except Conflict:
+            raise BatchRefused(
+                "another shuffler claimed the experiment, it is for another's, or this one's claim was released",
+                remedy="deliver through that one, or release its claim: DELETE /experiments/NAME/shuffler",
+            ) from None
+        except TRANSIENT_ERRORS as error:
+            _log.error("whose an experiment's batches are cannot be read (%s)", trace(error))
+            raise Unavailable("the server cannot read its data now", remedy="send the same batch again") from None
+
+    async def _record_last_batch(self, header: Header) -> None:
+        """Record that a round takes no further batch, before its shuffler erases its reports; no-op if it is over.
+
+        If the next round is published, the journal has that record already.
+        """
+        loaded = self._experiments.loaded.get(header.experiment)
+        # The claim was not checked if a header names an earlier version, and the digest is public.
+        if loaded is None or (loaded.current.round.version, loaded.current.digest) != (header.version, header.digest):
+            return
+        try:
+            await asyncio.to_thread(self._journal.record_last_batch, header.experiment, header.digest)
+        except TRANSIENT_ERRORS as error:
+            _log.error("experiment %s: a round's last batch cannot be put on record (%s)", loaded.name, trace(error))
+            raise Unavailable("the server cannot write its journal now", remedy="send the same batch again") from None
 
     async def end_round_if_due(self, name: str) -> None:
         """End the round of an experiment if it is due; return when the round is closed, and that is durable."""
@@ -310,8 +339,9 @@ class Intake:
                 if self._has_failed:
                     self._has_failed = False
                     self._writes.note()
-            for counted_experiment in counted:
-                self._apply_counted(counted_experiment)
+            for experiment, snapshot, change in counted:
+                self._metrics.count_change(change)
+                experiment.advance(snapshot)
             for experiment in to_close:
                 self._closing_tasks[experiment.name] = asyncio.create_task(self._await_next_round(experiment))
         for pending, answer in zip(group, answers, strict=True):
@@ -351,10 +381,6 @@ class Intake:
     def _close_timed(self, current: OpenRound) -> ClosedRound | None:
         with self._metrics.time_learning():
             return self._experiments.closer.close_round(current)
-
-    def _apply_counted(self, counted: CountedExperiment) -> None:
-        self._metrics.count_change(counted.change)
-        counted.experiment.advance(counted.snapshot)
 
     def _note_failure(self, error: Exception) -> None:
         """Note a failure for the health of writes; a damaged database ends the counting."""

@@ -40,9 +40,7 @@ class Schedule:
         state = self.learner.start(seed) if initial_state is None else initial_state
         return self.learner.open_next_round(state, version, seed)
 
-    def advance(
-        self, step: Step, release: Any, seed: int, version: int | None = None, decided: PolicyMix = ()
-    ) -> Step:
+    def advance(self, step: Step, release: Any, seed: int, version: int | None = None, decided: PolicyMix = ()) -> Step:
         """Learn from a round's release, and open the next round; by default it has the next version."""
         next_version = step.policy.version + 1 if version is None else version
         return self.open_next_step(self.learn(step, release, decided), next_version, seed)

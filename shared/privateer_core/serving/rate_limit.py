@@ -80,9 +80,7 @@ class RateLimit:
         headers_by_name = dict(headers)
         try:
             if _SENDER_HEADER in headers_by_name:
-                UPLOAD.verify(
-                    headers_by_name[_SENDER_HEADER].decode("latin-1"), self._trusted_senders(), self._clock.now()
-                )
+                UPLOAD.verify(headers_by_name[_SENDER_HEADER].decode("latin-1"), self._load_keys(), self._clock.now())
             else:
                 self._gate.admit_early(headers_by_name.get(b"authorization"), name)
         except (TokenRefused, SenderRefused) as error:
@@ -91,7 +89,7 @@ class RateLimit:
             return self._build_answer(error, headers_by_name.get(b"origin", b"")), cost
         return None
 
-    def _trusted_senders(self) -> Mapping[str, Ed25519PublicKey]:
+    def _load_keys(self) -> Mapping[str, Ed25519PublicKey]:
         """Return the cached keys of trusted senders."""
         loaded_at, keys = self._cached_senders
         now = self._clock.monotonic()

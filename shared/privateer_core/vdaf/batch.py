@@ -65,7 +65,7 @@ def verify_many(prio3: Prio3, key: bytes, context: bytes, party: int, reports: S
         valid_questions = [question for question in questions if question is not None]
         votes = limbs.read_numbers(b"".join(question.vote for question in valid_questions), circuit.n_bits)
         outputs = _aggregate(circuit, votes)
-        verifiers = iter(_iter_verifier_shares(prio3, votes, outputs, valid_questions) if valid_questions else ())
+        verifiers = iter(_make_shares(prio3, votes, outputs, valid_questions) if valid_questions else ())
         batch.joint_seeds.extend(None if question is None else question.joint_seed for question in questions)
         batch.verifiers.extend(None if question is None else next(verifiers) for question in questions)
         batch.outputs[:, [start + index for index in indices]] = outputs
@@ -108,9 +108,7 @@ def _build_question(prio3: Prio3, key: bytes, context: bytes, party: int, report
     return _Question(vote, proof[: circuit.n_wires], factors, joint, wire_basis, values, gadget, seed, part)
 
 
-def _iter_verifier_shares(
-    prio3: Prio3, votes: Limbs, outputs: Limbs, questions: Sequence[_Question]
-) -> Iterator[VerifierShare]:
+def _make_shares(prio3: Prio3, votes: Limbs, outputs: Limbs, questions: Sequence[_Question]) -> Iterator[VerifierShare]:
     circuit = prio3.circuit
     share = pow(prio3.n_shares, -1, circuit.field.modulus)
     wires = _evaluate_wires(circuit, votes, outputs, questions, share)

@@ -112,11 +112,9 @@ class PartitionLearner(CohortLearner[PartitionState]):
         blocks, parameters = self.selection.blocks(state.selection), state.hyperparameters
         space, columns = self.space.select_blocks(blocks)
         other_observations = None
-        if state.selection:
+        if selection := state.selection:
             life = self.forgetting.half_life(state.discounted) if half_life is None else half_life
-            other_observations = self.selection.observations(
-                state.selection, columns, state.prior, state.n_own_reports, life
-            )
+            other_observations = self.selection.observations(selection, columns, state.prior, state.n_own_reports, life)
         return BinProcess(
             tree=state.tree,
             evidence=evidence or state.evidence,
@@ -220,10 +218,8 @@ class PartitionLearner(CohortLearner[PartitionState]):
         return self.allocation.classify_bins(process, state.active, state.posterior.variance, selected=selected)
 
     def _exploration(self, state: PartitionState, kinds: BinKinds) -> Array:
-        half_life = self.forgetting.half_life(state.discounted)
-        return self.allocation.exploration_factors(
-            kinds, state.n_own_reports, half_life, state.prior.rare_outcome_share
-        )
+        half_life, rare_share = self.forgetting.half_life(state.discounted), state.prior.rare_outcome_share
+        return self.allocation.exploration_factors(kinds, state.n_own_reports, half_life, rare_share)
 
     @override
     def learn(self, state: PartitionState, policy: PartitionPolicy, release: KeyedRelease | CellHits) -> PartitionState:
@@ -247,9 +243,7 @@ class PartitionLearner(CohortLearner[PartitionState]):
         if state.is_news(state.hyperparameters.fitted, _REFIT_GROWTH) and len(state.tree) <= _MAX_FITTED_BINS:
             state = self._fit_kernel(state)
         state = self.split_bins(self.update_arms(self.compute_posterior(state)))
-        window = advance_window(
-            state.window, state.tree, state.endless, state.n_own_reports, self._log_density_function(state)
-        )
+        window = advance_window(state.window, state.tree, state.endless, state.n_own_reports, self._likelihood(state))
         return replace(state, window=window)
 
     def _learn_about_feature(
@@ -259,9 +253,8 @@ class PartitionLearner(CohortLearner[PartitionState]):
         means = self.process(state).posterior_of_other_boxes()[0][self.selection.rows(selection.feature)]
         selection = self.selection.add_round(selection, policy, release, Beliefs(means, state.prior))
         state = self.rescale_prior(replace(state, selection=selection))
-        selection = self.selection.end_if_enough_asked(
-            selection, state.hyperparameters.spread, state.prior, state.n_own_reports
-        )
+        spread, n_own_reports = state.hyperparameters.spread, state.n_own_reports
+        selection = self.selection.end_if_enough_asked(selection, spread, state.prior, n_own_reports)
         state = replace(state, selection=selection)
         if selection.open:
             is_news = state.is_news(state.hyperparameters.fitted, _REFIT_GROWTH)
@@ -290,9 +283,9 @@ class PartitionLearner(CohortLearner[PartitionState]):
         """Return the test of whether rounds contradict earlier ones; None before the first window opens."""
         if state.window is None:
             return None
-        return detect_change(state.window, state.tree, state.endless, self._log_density_function(state))
+        return detect_change(state.window, state.tree, state.endless, self._likelihood(state))
 
-    def _log_density_function(self, state: PartitionState) -> Callable[[BinEvidence], float]:
+    def _likelihood(self, state: PartitionState) -> Callable[[BinEvidence], float]:
         return lambda evidence: self.process(state, evidence, math.inf).log_density()
 
     def _fit_kernel(self, state: PartitionState) -> PartitionState:

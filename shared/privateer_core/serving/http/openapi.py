@@ -151,7 +151,7 @@ def _simplify(node: Any) -> Any:
     return simplified
 
 
-def select_public_routes(document: dict[str, Any], is_public: Callable[[str, str], bool]) -> dict[str, Any]:
+def select_public(document: dict[str, Any], is_public: Callable[[str, str], bool]) -> dict[str, Any]:
     """Return the document of the public routes, with the schemas that they refer to."""
     routes = {
         path: {method: operation for method, operation in methods.items() if is_public(method.upper(), path)}
