@@ -12,7 +12,7 @@ from privateer_client.participation import Participation
 from privateer_core.clock import Clock
 from privateer_core.errors import Deleted, InputError, NotFound, PrivateerError, TermsRefused, Unavailable
 from privateer_core.privacy.terms_verification import Limits
-from privateer_core.privacy.trust import Trust
+from privateer_core.privacy.trust import Recipient, Trust
 from privateer_core.wire.publication import ASKS_NOBODY, MEDIA_TYPE, digest
 from privateer_core.wire.transparency_log import Entry
 
@@ -51,7 +51,7 @@ class Address(NamedTuple):
 
     def endpoint(self, trust: Trust) -> str:
         """Return the endpoint of reports under a trust model."""
-        if not trust.shuffled:
+        if trust.endpoint is not Recipient.SHUFFLER:
             return f"{self.server}/reports"
         if self.shuffler is None:
             detail = "the experiment needs a shuffler that does not collude with its server"

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from privateer_core.algorithms import parse_spec
+from privateer_core.privacy.trust import Recipient
 from privateer_core.spec.spec import Spec
 from privateer_lab.load.driver import run_load
 from privateer_lab.services.processes import Services, free_port, run_services
@@ -41,7 +42,7 @@ def begin(at: Services, experiment: Experiment) -> Spec:
 
 def people(at: Services, spec: Spec, count: int, seed: int = 1) -> None:
     """Have people report."""
-    shuffler = at.shuffler if spec.privacy.trust.shuffled else None
+    shuffler = at.shuffler if spec.privacy.trust.endpoint is Recipient.SHUFFLER else None
     options = {"users": count, "population": spec.population, "seed": seed, "sender_key": at.sender_key}
     with ThreadPoolExecutor(1) as thread_pool_executor:  # this thread has the browser's event loop
         thread_pool_executor.submit(run_load, spec.name, at.server, shuffler, **options).result()

@@ -17,6 +17,7 @@ from privateer_core.privacy.certificate import recompute
 from privateer_core.privacy.record import Row, describe_terms, make_record
 from privateer_core.privacy.record_verification import read_certificates
 from privateer_core.privacy.terms_verification import Limits
+from privateer_core.privacy.trust import Crowd
 from privateer_core.spec.arms import ArmsSpec
 from privateer_core.wire.publication import Publication, Round, encode_publication
 from privateer_lab.simulation.scores import SeededNoise
@@ -42,7 +43,7 @@ def with_gain_round(spec: Any) -> Any:
     data = spec.model_dump(mode="json", exclude_none=True)
     data["experiment"]["evaluation_fraction"] = 0.2
     # A promise of normal noise is kept by reports that need no delta.
-    data["privacy"]["delta"] = 0.0 if spec.privacy.trust.draws_one else data["privacy"].get("delta", 0.0)
+    data["privacy"]["delta"] = 0.0 if spec.privacy.trust.crowd is Crowd.NOBODY else data["privacy"].get("delta", 0.0)
     return parse_spec(data) if data["algorithm"].get("report_statistic") != "joint" else None
 
 

@@ -20,7 +20,7 @@ from privateer_core.privacy import order
 from privateer_core.privacy.information import AskedCell, measure_information
 from privateer_core.privacy.order import list_concerns, participant_information
 from privateer_core.privacy.terms import calibrate
-from privateer_core.privacy.trust import TRUST
+from privateer_core.privacy.trust import TRUST, Crowd
 from privateer_core.spec.privacy import Privacy
 
 MODELS = ("none", "central", "shuffle", "local")
@@ -61,7 +61,7 @@ def promise(model, epsilon, **limits):
 
 def spec_of(name, people):
     """An experiment of the algorithm with rounds of so many people."""
-    spec = next(spec for spec in algorithm(name).spec.instances().values() if spec.privacy.trust.batched)
+    spec = next(spec for spec in algorithm(name).spec.instances().values() if spec.privacy.trust.crowd is Crowd.BATCH)
     if "round_size" not in type(spec.experiment).model_fields:
         return spec
     table = spec.experiment.model_copy(update={"horizon": 4 * people, "round_size": people})

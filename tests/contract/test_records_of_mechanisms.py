@@ -10,6 +10,7 @@ from privateer_core.mechanisms.event_symbol import EventSymbol
 from privateer_core.primitives.public_coins import Layout
 from privateer_core.privacy.record import PlannedTerms, describe_terms, read_terms
 from privateer_core.privacy.terms import Terms
+from privateer_core.privacy.trust import Crowd
 from privateer_core.spec.spec import Spec
 
 
@@ -24,7 +25,7 @@ def rounds() -> Iterator[tuple[str, Spec, Terms]]:
                     if mechanism.norm not in serving.norms:
                         continue
                     promise = (privacy.model, privacy.bound, privacy.delta, privacy.trust.calibration)
-                    honest = 4500 if privacy.trust.batched else 0
+                    honest = 4500 if privacy.trust.crowd is Crowd.BATCH else 0
                     terms = Terms(*promise, 5000, honest, mechanism, spec.reports)  # type: ignore[arg-type]
                     yield f"{name} {privacy.model} {kind.__name__} {instance_name}", spec, terms
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from privateer_core.algorithms import parse_spec
+from privateer_core.privacy.trust import Recipient
 from privateer_lab.load.driver import run_load
 from privateer_lab.services.processes import Services, free_port, run_services
 from privateer_lab.services.rest import create_experiment
@@ -73,7 +74,7 @@ def _services(people: dict[str, int]) -> Iterator[Services]:
         for tables in (_CHECKOUT, _OFFERS, _WELCOME):
             spec = parse_spec(tables)
             create_experiment(at.admin, spec, at.token)
-            shuffler = at.shuffler if spec.privacy.trust.shuffled else None
+            shuffler = at.shuffler if spec.privacy.trust.endpoint is Recipient.SHUFFLER else None
             options = {"users": people[spec.name], "population": spec.population, "seed": 1}
             run_load(spec.name, at.server, shuffler, sender_key=at.sender_key, **options)
         yield at

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from privateer_core.answer.people import People
-from privateer_core.privacy.trust import TRUST
+from privateer_core.privacy.trust import TRUST, Crowd, Recipient
 from privateer_core.spec.arms import ArmsSpec
 from privateer_core.spec.spec import Spec
 from privateer_core.wire.publication import decode_publication
@@ -52,7 +52,7 @@ def generate_spec(seed: int) -> ArmsSpec:
             "privacy.epsilon": None if model == "none" else 1.0,
             "population.name": "peaks",
             **promise,
-            **({"privacy.min_batch": 100} if TRUST[model].batched else {}),
+            **({"privacy.min_batch": 100} if TRUST[model].crowd is Crowd.BATCH else {}),
         }
     )
 
@@ -111,7 +111,7 @@ def run_experiment(at: Services, spec: ArmsSpec, users: int | None) -> Accounts:
     body = spec.without_people().model_dump(mode="json", exclude_none=True)
     headers = {"Authorization": f"Bearer {at.token}"}
     assert httpx.post(f"{at.admin}/experiments", json=body, headers=headers, timeout=60).status_code == 201
-    if not TRUST[spec.privacy.model].shuffled:
+    if TRUST[spec.privacy.model].endpoint is not Recipient.SHUFFLER:
         upload_garbage(at, name)
     people = {"name": "peaks"}
     loaded = run_load(name, at.server, at.shuffler, users=users, population=people, batch=20, sender_key=at.sender_key)

@@ -14,6 +14,7 @@ import pytest
 
 from privateer_core.algorithms import parse_spec
 from privateer_core.errors import SpecError
+from privateer_core.privacy.trust import Recipient
 from privateer_core.serving.admission import ServerLimits, ShufflerLimits
 from privateer_core.spec.spec import Spec
 from privateer_lab.cli.command_line import main
@@ -53,7 +54,7 @@ class BothServices(NamedTuple):
         if created.status_code != httpx.codes.CREATED:
             problem = created.json()
             return f"{problem['field']}: {problem['detail']}"
-        if not spec.privacy.trust.shuffled:
+        if spec.privacy.trust.endpoint is not Recipient.SHUFFLER:
             return ""
         return (
             "" if (await self.shuffler.get(f"/experiments/{spec.name}")).json()["open"] else "the shuffler takes none"

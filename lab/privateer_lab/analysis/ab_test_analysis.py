@@ -11,7 +11,7 @@ from typing_extensions import override
 
 from privateer_core.answer import Answer
 from privateer_core.errors import SpecError
-from privateer_core.privacy.trust import TRUST
+from privateer_core.privacy.trust import TRUST, Curator
 from privateer_core.spec.arms import ArmsSpec
 from privateer_lab.analysis.clusters import Clusters, few_cluster_warnings, linearize_ratios, read_denominators
 from privateer_lab.analysis.columns import (
@@ -284,7 +284,7 @@ def analyze(
         sentences += [*remarks, *names.notes(arm), *describe_codes(rows.column(reward)), *describe_outcome(raw, reward)]
     features = {column: build_feature(rows, column, values, is_private=is_private) for column, values in parts.items()}
     cuts = {column: values for column, values in parts.items() if "levels" not in features[column]}
-    model = next(name for name, row in TRUST.items() if row.curated and row.promises == is_private)
+    model = next(name for name, row in TRUST.items() if row.curator is Curator.SERVER and row.promises == is_private)
     allocation = {"allocation_ratio": [shares[value] for value in names.values]} if shares else {}
     tables = {
         "experiment": {"name": "test", "arms": list(arms), "horizon": len(rewards), "round_size": len(rewards)},

@@ -25,7 +25,7 @@ from privateer_client.session import Session
 from privateer_client.states import ReportStatus
 from privateer_core.errors import InvalidValueWarning, OutOfRange, PrivateerError
 from privateer_core.policies.policy import Arms
-from privateer_core.privacy.trust import TRUST
+from privateer_core.privacy.trust import TRUST, Crowd
 from privateer_core.sampling.randomness import SecureNoise
 from privateer_core.spec.spec import Spec
 from privateer_core.wire.problem import problem_body
@@ -190,7 +190,7 @@ async def _record_transcript(spec: Spec, value: float) -> _Transcript:
 def services_are_silent() -> bool:
     """Return whether responses and logs of services contain no marked value, for bad input and for a valid record."""
     with recorded_logs() as lines:
-        models = [row.name for row in TRUST.values() if row.curated or row.shuffled]
+        models = [row.name for row in TRUST.values() if row.crowd is not Crowd.NOBODY]
         responses = [line for model in models for line in asyncio.run(_provoke_responses(model))]
     return len(responses) > 20 and not any(mark in line for line in [*responses, *lines] for mark in _MARKS)
 

@@ -18,7 +18,7 @@ from privateer_core.accounting.events import Gaussian
 from privateer_core.algorithms import ALGORITHMS, algorithm, parse_spec
 from privateer_core.policies.policy import Arms
 from privateer_core.primitives.questions import KeyedMeans
-from privateer_core.privacy.trust import TIGHT, TRUST
+from privateer_core.privacy.trust import TIGHT, TRUST, Crowd
 from privateer_core.spec.arms import ArmsSpec
 from privateer_core.spec.spec import Spec
 from privateer_core.wire.publication import decode_envelope, split_sealed
@@ -61,7 +61,7 @@ def audit_spec(model: str, visibility: str = "visible") -> Spec:
     tables["privacy"] = {"model": model, "arm_visibility": visibility, **TRUST[model].example}
     if TRUST[model].promises:
         tables["privacy"]["epsilon"] = _EPSILON
-    if TRUST[model].batched:
+    if TRUST[model].crowd is Crowd.BATCH:
         tables["privacy"] |= {"delta": _DELTA, "min_batch": _BATCH_SIZE, "honest_fraction": 1.0}
     return parse_spec(tables)
 

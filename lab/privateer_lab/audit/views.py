@@ -27,7 +27,7 @@ from privateer_core.mechanisms.vectors.vector_symbol import VectorSymbol
 from privateer_core.primitives.bounded_vectors import BoundedVectors, SecondMomentSums
 from privateer_core.primitives.contributions import CellHits, KeyedValues
 from privateer_core.primitives.public_coins import hash_to_bucket, hash_to_sign
-from privateer_core.privacy.trust import TRUST, Trust
+from privateer_core.privacy.trust import TRUST, Crowd, NoiseOrigin, Trust
 from privateer_core.sampling.randomness import SecureNoise
 from privateer_lab.audit.case import Case, Sampler
 from privateer_lab.audit.law import Scores
@@ -62,9 +62,9 @@ Attack = Callable[[Target], Sampler]
 
 def select_attack(trust: Trust) -> Attack:
     """Return the attack by the adversary of a trust model."""
-    if trust.batched:
+    if trust.crowd is Crowd.BATCH:
         return attack_batches
-    return attack_releases if trust.curated else attack_reports
+    return attack_reports if trust.noise is NoiseOrigin.DEVICES else attack_releases
 
 
 def model_for(attack: Attack) -> str:

@@ -17,6 +17,7 @@ from privateer_client.ledger.choice import StoredArm
 from privateer_client.ledger.known_servers import KnownServer
 from privateer_client.participation import SealedReport, StoredChoice
 from privateer_client.states import ReportStatus
+from privateer_core.privacy.trust import Recipient
 from privateer_core.spec.spec import Spec
 from privateer_core.wire.batch import SIGNATURE_HEADER
 from privateer_core.wire.identity import SIGNED_HEADER
@@ -189,7 +190,7 @@ class WatchedServices:
 
     async def read_public_states(self) -> list[dict[str, Any]]:
         """Return the public page of the experiment at each service that it needs."""
-        hosts = ("server", "shuffler") if self._spec.privacy.trust.shuffled else ("server",)
+        hosts = ("server", "shuffler") if self._spec.privacy.trust.endpoint is Recipient.SHUFFLER else ("server",)
         page = f"experiments/{self._spec.name}"
         states = [dict((await self.send("GET", f"http://{host}/{page}")).json()) for host in hosts]
         return [{name: value for name, value in state.items() if name not in _KEY_FACTS} for state in states]

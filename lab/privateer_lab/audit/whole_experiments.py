@@ -18,6 +18,7 @@ from privateer_core.policies.policy import Arms, ArmsPolicy, Plays, Points, Poli
 from privateer_core.primitives.contributions import KeyedValues
 from privateer_core.primitives.questions import KeyedHits
 from privateer_core.privacy.terms import Terms, calibrate
+from privateer_core.privacy.trust import NoiseOrigin
 from privateer_core.spec.adjustment import learned_names
 from privateer_core.spec.privacy import Privacy
 from privateer_core.spec.reward import append_numbers
@@ -214,7 +215,8 @@ class Halves(ArmsPolicy):
 
 def gain_policy(privacy: Privacy) -> GainPolicy[Halves]:
     """Build the policy of a small round as a learner does."""
-    terms = calibrate(privacy, _BATCH, KeyedHits.from_keys(N_KEYS, _GAIN_SEED, 0.5 if privacy.trust.curated else None))
+    rate = None if privacy.trust.noise is NoiseOrigin.DEVICES else 0.5
+    terms = calibrate(privacy, _BATCH, KeyedHits.from_keys(N_KEYS, _GAIN_SEED, rate))
     return GainPolicy(1, _SINGLE_ARM, _GAIN_SEED, np.ones(_N_ARMS, np.bool_), Halves(1, terms), terms)
 
 

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from privateer_core.errors import SpecError
 from privateer_core.policies.policy import Arms
+from privateer_core.privacy.trust import NoiseOrigin
 from privateer_core.spec.arms import ArmsSpec
 from privateer_core.spec.spec import Spec
 from privateer_lab.baselines.libraries import BoostedTrees, MabWiser, PrivateBoosting, VowpalWabbit, import_library
@@ -158,8 +159,7 @@ def find_peers(spec: ArmsSpec) -> dict[str, BaselineFactory]:
     makers |= {f"mabwiser, {name}": partial(MabWiser, methodcaller(name)) for name in policies}
     if spec.dimension:
         makers["boosted trees"] = BoostedTrees
-    trust = spec.privacy.trust
-    if spec.dimension and trust.curated and trust.promises and spec.privacy.delta:
+    if spec.dimension and spec.privacy.trust.noise is NoiseOrigin.CURATOR and spec.privacy.delta:
         makers["DP-EBM"] = PrivateBoosting
     return makers
 

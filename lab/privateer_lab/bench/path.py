@@ -21,7 +21,7 @@ from cryptography.hazmat.primitives.hpke import AEAD, KDF, KEM, Suite
 
 from privateer_client.participation import Participation
 from privateer_core.errors import Unavailable
-from privateer_core.privacy.trust import TRUST
+from privateer_core.privacy.trust import TRUST, Crowd, NoiseOrigin
 from privateer_core.spec.spec import Spec
 from privateer_core.wire.batch import UPLOAD
 from privateer_core.wire.keys import load_or_create_key
@@ -87,8 +87,8 @@ class Uploads(NamedTuple):
 def bench_spec(name: str, endpoint: str, n_participants: int, rounds: int = 2) -> Spec:
     """Build the spec of an experiment with rounds of ``n_participants`` whose devices report to ``endpoint``."""
     spec = demo_spec(rounds * n_participants, name=name, round_size=n_participants, min_round_fraction=0.0)
-    trust = next(model for model in TRUST.values() if model.endpoint == endpoint and not model.curated)
-    changes = {"model": trust.name, "delta": spec.privacy.delta if trust.batched else 0.0}
+    trust = next(model for model in TRUST.values() if model.endpoint == endpoint and model.noise is NoiseOrigin.DEVICES)
+    changes = {"model": trust.name, "delta": spec.privacy.delta if trust.crowd is Crowd.BATCH else 0.0}
     return spec.model_copy(update={"privacy": spec.privacy.model_copy(update=changes)})
 
 

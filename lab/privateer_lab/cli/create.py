@@ -9,6 +9,7 @@ from typer import Option
 
 from privateer_core.answer.export import read_export
 from privateer_core.privacy.order import list_concerns
+from privateer_core.privacy.trust import Recipient
 from privateer_core.spec.arms import ArmsSpec
 from privateer_core.spec.spec import Spec
 from privateer_lab.cli.command_line import ADMIN_URL, SHUFFLER_URL, AdminUrl, Json, Set, ShufflerUrl, SpecFile, Token
@@ -51,7 +52,7 @@ def create(
     export = None if warm_start is None else read_document(warm_start)
     if export is not None:
         read_export(export, "--warm-start")
-    if is_check or parsed.privacy.trust.shuffled:  # a server alone knows its own limits
+    if is_check or parsed.privacy.trust.endpoint is Recipient.SHUFFLER:  # a server alone knows its own limits
         limits = ask_limits(parsed, admin_url, shuffler)
         make_state = None if export is None else start_from_export(export).make_state
         n_asked = check_admission(parsed.without_people(), limits, make_state)

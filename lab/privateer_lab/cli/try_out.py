@@ -11,6 +11,7 @@ from typer import Argument, Option
 
 from privateer_core.answer.people import People
 from privateer_core.errors import SpecError, printable
+from privateer_core.privacy.trust import Crowd
 from privateer_core.spec.arms import ArmsSpec
 from privateer_core.spec.spec import Spec
 from privateer_lab.baselines.run import run_baselines, select_baselines, summarize_runs
@@ -222,7 +223,7 @@ def simulate(
         print_json(result)
     else:
         # Bytes say most about messages, and the account below says how many people took part.
-        unused_keys = {"users", "bits_mean", *(() if parsed.privacy.trust.batched else _BATCH_KEYS)}
+        unused_keys = {"users", "bits_mean", *(() if parsed.privacy.trust.crowd is Crowd.BATCH else _BATCH_KEYS)}
         unused_keys |= {"messages_mean"} if result["messages_mean"] == result["clients_mean"] else set()
         figures = {key: value for key, value in result.items() if not isinstance(value, list | dict | None)}
         print_table(parsed.name, name_figures({key: figures[key] for key in figures if key not in unused_keys}))

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from privateer_core.algorithms import read_spec
 from privateer_core.errors import SpecError
-from privateer_core.privacy.trust import TRUST, default_local_epsilon
+from privateer_core.privacy.trust import TRUST, Crowd, default_local_epsilon, local_trust
 from privateer_core.spec.privacy import Privacy
 from privateer_core.spec.spec import Spec, example_promises
 from privateer_lab.drafting.feature_drafts import CONFIRM_REMARK, rounded
@@ -40,7 +40,7 @@ def format_experiment_section(name: str, arms_line: str, rows: int, model: str, 
     """Format the experiment's section: small first rounds if its model is batched, a last one that ``measures``."""
     # The spec is public and the exact number of rows is private, so that the horizon has two digits.
     unit = int(10 ** max(0, len(str(rows)) - 2))
-    horizon = max(1, rows // unit * unit)
+    horizon, has_batch = max(1, rows // unit * unit), TRUST[model].crowd is Crowd.BATCH
     limit, size = (_MIN_CROWD, horizon // _N_ROUNDS) if measures else (_ROUND_SIZE, horizon)
     remark = "of the people, the last ones, measure what choosing by context gains"
     fraction = f"evaluation_fraction = {_EVALUATION_FRACTION:g}  # {remark}"
@@ -49,7 +49,7 @@ def format_experiment_section(name: str, arms_line: str, rows: int, model: str, 
         f"name = {to_toml(name)}",
         arms_line,
         f"horizon = {horizon}  # people who take part",
-        *([f"round_size = {max(1, size)}"] if rows < limit and not (measures and TRUST[model].batched) else []),
+        *([f"round_size = {max(1, size)}"] if rows < limit and not (measures and has_batch) else []),
         *([fraction] if measures and _EVALUATION_FRACTION * rows >= _MIN_GAIN_PARTICIPANTS else []),
         "",
     ]
@@ -94,12 +94,12 @@ def explain_cap(spec: Spec) -> list[str]:
 
 def choose_promise(n_participants: int, model: str | None = None, epsilon: float | None = None) -> dict[str, Any]:
     """Choose a privacy promise for a number of participants, by default at epsilon 1."""
-    is_shuffled = n_participants >= _MIN_CROWD
+    wanted_crowd = Crowd.BATCH if n_participants >= _MIN_CROWD else Crowd.NOBODY
     required = None if model is None else check_trust_models(model, tuple(TRUST), "--model")[0]
     promise = next(
         example
         for example in example_promises().values()
-        if (TRUST[example["model"]].shuffled == is_shuffled if required is None else example["model"] == required)
+        if (TRUST[example["model"]].crowd is wanted_crowd if required is None else example["model"] == required)
     )
     if "epsilon" in promise:
         promise["epsilon"] = check_epsilons(1.0 if epsilon is None else epsilon, "--epsilon")[0]
@@ -110,8 +110,8 @@ def choose_promise(n_participants: int, model: str | None = None, epsilon: float
 
 def explain_promise(promise: dict[str, Any], n_participants: int, *, is_requested: bool) -> list[str]:
     """Describe a promise: whom people trust, and in which crowd they hide; refuse a crowd that is too small."""
-    model, local_model = promise["model"], next(name for name in example_promises() if not TRUST[name].shuffled)
-    if not TRUST[model].shuffled:
+    model, local_model = promise["model"], local_trust().name
+    if TRUST[model].crowd is not Crowd.BATCH:
         trust = f"privacy.model is {to_toml(model)}: people trust nobody but their own device."
         return [] if is_requested else [f"{trust} Fewer than {_MIN_CROWD:,} are no crowd to hide in."]
     min_batch = Privacy(**promise).min_batch

@@ -6,7 +6,7 @@ from functools import cache
 from typing import Any, Final
 
 from privateer_core.errors import SpecError
-from privateer_core.privacy.trust import TRUST
+from privateer_core.privacy.trust import TRUST, Crowd
 from privateer_core.spec.spec import Spec
 from privateer_lab.notebook.evaluation import check_between
 from privateer_lab.notebook.specs import SpecLike
@@ -171,7 +171,7 @@ def _required_participants(spec: Spec) -> list[dict[str, Any]]:
         return _predict_effects(_with_participants(spec, n_participants))
 
     experiment: Any = spec.experiment
-    min_size = max(int(experiment.round_size), spec.privacy.min_batch if spec.privacy.trust.batched else 0)
+    min_size = max(int(experiment.round_size), spec.privacy.min_batch if spec.privacy.trust.crowd is Crowd.BATCH else 0)
     effects = predict(max(DEFAULT_PARTICIPANTS, min_size))
     return [{**_effect_key(row), "people": _solve_size(predict, index, min_size)} for index, row in enumerate(effects)]
 

@@ -9,6 +9,7 @@ import msgspec
 from privateer_core.errors import PrivateerError, SpecError
 from privateer_core.privacy.cell_reports import describe_horizon_concerns
 from privateer_core.privacy.order import list_concerns
+from privateer_core.privacy.trust import Recipient
 from privateer_core.serving.admission import ServerLimits, ShufflerLimits, raise_refusals
 from privateer_core.spec.spec import Spec
 from privateer_lab.services.rest import request_json
@@ -72,6 +73,6 @@ def ask_limits(spec: Spec, admin_url: str, shuffler_url: str) -> KnownLimits:
         return kind()
 
     server = ask_service("server", admin_url, "--admin-url", ServerLimits)
-    if not spec.privacy.trust.shuffled:
+    if spec.privacy.trust.endpoint is not Recipient.SHUFFLER:
         return KnownLimits(server, assumed=tuple(assumed))
     return KnownLimits(server, ask_service("shuffler", shuffler_url, "--shuffler", ShufflerLimits), tuple(assumed))

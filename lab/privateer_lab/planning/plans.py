@@ -15,7 +15,7 @@ from privateer_core.algorithms import parse_spec
 from privateer_core.errors import SpecError
 from privateer_core.privacy.record import describe_terms
 from privateer_core.privacy.terms import report_allotment
-from privateer_core.privacy.trust import BATCH_MIN, TRUST, count_honest
+from privateer_core.privacy.trust import BATCH_MIN, TRUST, Crowd, count_honest
 from privateer_core.spec.arms import ArmsSpec
 from privateer_core.spec.privacy import BATCH_MAX, Privacy
 from privateer_core.spec.spec import Spec
@@ -160,18 +160,18 @@ def _with_promise(spec: Spec, model: str, epsilon: float) -> Spec:
     tables["privacy"] |= {"model": model, "epsilon": epsilon, "delta": delta}
     if not row.promises:
         del tables["privacy"]["epsilon"]
-    if row.batched and any(mechanism.pure for mechanism in row.serves[spec.question].mechanisms):
+    if row.crowd is Crowd.BATCH and any(mechanism.pure for mechanism in row.serves[spec.question].mechanisms):
         tables["privacy"]["local_epsilon_max"] = _find_local_epsilon_limit(spec, Privacy(model=model, epsilon=epsilon))
-    if not row.batched:
+    if row.crowd is not Crowd.BATCH:
         batched_keys = spec.capabilities.batched_keys
         tables["algorithm"] = {key: value for key, value in tables["algorithm"].items() if key not in batched_keys}
-    if row.batched and "round_size" in tables["experiment"]:
+    if row.crowd is Crowd.BATCH and "round_size" in tables["experiment"]:
         min_batch = tables["privacy"].get("min_batch", Privacy(model=model, epsilon=epsilon).min_batch)
         tables["experiment"]["round_size"] = max(tables["experiment"]["round_size"], min_batch)
     if (times := spec.experiment.reports_per_person) > 1:
         # The horizon counts reports: it changes to keep the number of choices if the trust model draws one report.
         table, choices = tables["experiment"], spec.experiment.horizon * times // spec.reports
-        table["horizon"] = max(1, choices // times) if row.draws_one else choices
+        table["horizon"] = max(1, choices // times) if row.crowd is Crowd.NOBODY else choices
         if "round_size" in table:
             table["round_size"] = min(table["round_size"], table["horizon"])
     try:
@@ -318,7 +318,7 @@ def describe_batches(variants: Iterable[Variant]) -> list[dict[str, Any]]:
     rows = []
     for variant in variants:
         terms, privacy, epsilon = variant.spec.first_terms(""), variant.spec.privacy, variant.epsilon
-        if terms is None or not terms.trust.batched or not math.isfinite(terms.mechanism.local_epsilon):
+        if terms is None or terms.trust.crowd is not Crowd.BATCH or not math.isfinite(terms.mechanism.local_epsilon):
             continue
         limit, reports = privacy.local_epsilon_max, variant.spec.reports
         double = 2 * epsilon / reports

@@ -302,10 +302,10 @@ class ShufflerProgress:
 
 def fetch_shuffler_progress(facts: Mapping[str, Any], url: str) -> ShufflerProgress | None:
     """Fetch a shuffler's progress on a described experiment; None without a shuffler, or if nobody is asked."""
-    from privateer_core.privacy.trust import trust_of
+    from privateer_core.privacy.trust import Recipient, trust_of
 
     batch = facts.get("batch_size")
-    if not batch or not trust_of(facts["model"]).shuffled:
+    if not batch or trust_of(facts["model"]).endpoint is not Recipient.SHUFFLER:
         return None
     if facts["shuffler"] is None:  # it claims an experiment before it holds anything
         return ShufflerProgress(0, batch)

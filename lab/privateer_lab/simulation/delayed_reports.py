@@ -12,7 +12,7 @@ from privateer_core.errors import RoundClosed
 from privateer_core.policies.gain_policy import GainPolicy
 from privateer_core.policies.policy import Arms, Points, Policy
 from privateer_core.primitives.contributions import merged
-from privateer_core.privacy.trust import TRUST
+from privateer_core.privacy.trust import TRUST, NoiseOrigin
 from privateer_core.spec.arms import ArmsSpec
 from privateer_core.spec.spec import Spec
 from privateer_lab.environments import Environment, parse_population
@@ -157,7 +157,7 @@ class LateSimulation(Simulation):
         """Simulate the release of reports made by several policies; a curator adds its noise once."""
         mechanism = cast(Any, policy.terms.mechanism)
         batches = self._contributions_by_policy(policy, reporting)
-        if not TRUST[policy.terms.model].curated or (len(batches) == 1 and not mechanism.continues):
+        if TRUST[policy.terms.model].noise is NoiseOrigin.DEVICES or (len(batches) == 1 and not mechanism.continues):
             return reduce(merged, (analyzer.simulate(mechanism, batch, self.rng) for analyzer, batch in batches))
         # A curator adds its noise once, to all parts.
         seeded, total = SeededNoise(self.rng), mechanism.resume(*self.carried_total)

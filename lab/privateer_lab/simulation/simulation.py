@@ -15,7 +15,7 @@ from privateer_core.policies.policy import Arms, Decisions, Plays, message_size
 from privateer_core.primitives.bounded_vectors import BoundedVectors
 from privateer_core.primitives.contributions import merged
 from privateer_core.privacy.terms import Terms
-from privateer_core.privacy.trust import TRUST
+from privateer_core.privacy.trust import TRUST, Crowd, NoiseOrigin
 from privateer_core.spec.arms import ArmsSpec
 from privateer_core.spec.context import COLUMNS_MAX
 from privateer_core.spec.spec import Spec
@@ -132,7 +132,7 @@ class Simulation:
         blocks = _split_into_blocks(step.batch_size, self.spec.dimension)
         contributed = (contribute(policy, count, self.rng, step.n_reported + start) for start, count in blocks)
         # A curator adds its noise once, to all blocks.
-        additive = not TRUST[policy.terms.model].curated or len(blocks) == 1
+        additive = TRUST[policy.terms.model].noise is NoiseOrigin.DEVICES or len(blocks) == 1
         # If coins select the arms that a source's participants report on, contributions depend on coins.
         independent = not (policy.cohort and cast(Any, policy).coins_ask)
         if additive and independent and hasattr(mechanism, "least"):  # no smaller crowd is released
@@ -285,10 +285,11 @@ class ReturningSimulation(Simulation):
                 raise SpecError(detail, field=f"population.{key}", remedy="remove one of them")
         super().__init__(spec, seed, environment=environment)
         n_visits, horizon = spec.experiment.reports_per_person, spec.experiment.horizon
-        n_participants = horizon if spec.privacy.trust.draws_one else max(-(-horizon // n_visits), spec.largest_batch())
+        draws_visit = spec.privacy.trust.crowd is Crowd.NOBODY
+        n_participants = horizon if draws_visit else max(-(-horizon // n_visits), spec.largest_batch())
         self.choices = horizon * n_visits // spec.reports
         self._contexts = self.environment.contexts(0, n_participants, self.rng)
-        self._report_visits = self.rng.integers(0, n_visits, n_participants) if spec.privacy.trust.draws_one else None
+        self._report_visits = self.rng.integers(0, n_visits, n_participants) if draws_visit else None
 
     def play(self, policy: Any, n_reports: int, rng: np.random.Generator, _n_previous: int = 0) -> Any:
         """Simulate visits until ``n_reports`` participants report; return their contributions."""

@@ -19,6 +19,7 @@ from privateer_core.primitives.bounded_vectors import BoundedVectors, VectorSums
 from privateer_core.primitives.clipping import Ball
 from privateer_core.primitives.public_coins import Layout
 from privateer_core.primitives.questions import Question, VectorSum
+from privateer_core.privacy.trust import Crowd
 from privateer_papers.published_trust import PublishedPrivacy, unsupported_model_error
 from privateer_server.algorithms import NewRound, RoundsLearner
 from privateer_server.algorithms.bandit.learner import BanditLearner, BanditState
@@ -53,7 +54,7 @@ class PublishedBanditSpec(BanditSpec):
     @model_validator(mode="after")
     def _as_printed(self) -> Self:
         """Refuse models of trust and round sizes that the paper does not have."""
-        if self.privacy.trust.batched or self.privacy.trust.curated:
+        if self.privacy.trust.crowd is not Crowd.NOBODY:
             raise unsupported_model_error(self.privacy)
         if self.largest_batch() > _MAX_ROUND_SIZE:
             detail = f"rounds have at most {_MAX_ROUND_SIZE} people, where each plays the same arm"

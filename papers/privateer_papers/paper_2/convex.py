@@ -21,6 +21,7 @@ from privateer_core.primitives.bounded_vectors import BoundedVectors, VectorSums
 from privateer_core.primitives.clipping import Ball
 from privateer_core.primitives.questions import Question, VectorSum
 from privateer_core.privacy.terms import Terms
+from privateer_core.privacy.trust import Crowd
 from privateer_papers.published_trust import PublishedPrivacy, unsupported_model_error
 from privateer_server.algorithms import NewRound
 from privateer_server.algorithms.convex.learner import ConvexLearner, ConvexState, draw_frame
@@ -45,7 +46,7 @@ class PublishedConvexSpec(ConvexSpec):
     @model_validator(mode="after")
     def _as_printed(self) -> Self:
         """Refuse models of trust, and a conversion window, that the paper does not have."""
-        if self.privacy.trust.batched or self.privacy.trust.curated:
+        if self.privacy.trust.crowd is not Crowd.NOBODY:
             raise unsupported_model_error(self.privacy)
         if self.experiment.conversion_window_seconds:
             detail = "must be 0: every round has a direction of its own"

@@ -17,7 +17,7 @@ from privateer_core.mechanisms.named_symbol import NamedSymbol
 from privateer_core.primitives.public_coins import SlotLayout
 from privateer_core.primitives.questions import KeyedHits
 from privateer_core.privacy.terms import calibrate
-from privateer_core.privacy.trust import TRUST
+from privateer_core.privacy.trust import TRUST, Crowd, NoiseOrigin
 from privateer_core.spec.privacy import Privacy
 from privateer_lab.render.pictures import COLOURS, create_panels
 from privateer_papers.paper_4.world import ConSE, World
@@ -190,7 +190,7 @@ def theorem_rates(people: int, alpha: float, dimension: int = 1) -> tuple[float,
 
 def trial_setting(privacy: Privacy, bins: int, batch: int) -> TrialSetting:
     """Return the mechanism of a trial with a number of bins, calibrated as the product's."""
-    layout = SlotLayout(0, np.zeros((bins, 0 if privacy.trust.curated else 1), np.uint32))
+    layout = SlotLayout(0, np.zeros((bins, int(privacy.trust.noise is NoiseOrigin.DEVICES)), np.uint32))
     mechanism = calibrate(privacy, batch, KeyedHits(layout)).mechanism
     if isinstance(mechanism, CellPairs):
         return TrialSetting(decay=float(np.exp(-1 / mechanism.scale)) if mechanism.scale else 0.0)
@@ -206,7 +206,7 @@ def _epoch_sizes(people: int) -> list[int]:
 
 def _build_privacy(model: str, epsilon: float) -> Privacy:
     """Build the privacy section of a model, with the parts of a promise that it takes."""
-    shuffled = SHUFFLE_PROMISE if TRUST[model].batched else {}
+    shuffled = SHUFFLE_PROMISE if TRUST[model].crowd is Crowd.BATCH else {}
     return Privacy.model_validate(
         {"model": model, **({"epsilon": epsilon} if TRUST[model].promises else {}), **shuffled}
     )

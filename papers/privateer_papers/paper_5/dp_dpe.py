@@ -13,6 +13,7 @@ from privateer_core.algorithms.phased import PhasedPolicy, PhasedSection, Phased
 from privateer_core.arrays import Array, Bools, Ints
 from privateer_core.errors import SpecError
 from privateer_core.primitives.clipping import Ball
+from privateer_core.privacy.trust import Crowd
 from privateer_papers.published_trust import EPSILON_MAX, PublishedPrivacy
 from privateer_server.algorithms import NewRound
 from privateer_server.algorithms.phased.learner import PhasedLearner, PhasedState, PhaseEstimate
@@ -35,7 +36,7 @@ class DpDpeSpec(PhasedSpec):
     @model_validator(mode="after")
     def _within_the_theorem(self) -> Self:
         """Refuse a shuffled epsilon above that of the theorem."""
-        if self.privacy.trust.batched and self.privacy.bound > EPSILON_MAX:
+        if self.privacy.trust.crowd is Crowd.BATCH and self.privacy.bound > EPSILON_MAX:
             raise SpecError(
                 f"must be at most {EPSILON_MAX:g} by the theorem", field="privacy.epsilon", remedy="lower it"
             )

@@ -43,7 +43,7 @@ export class GainPolicy extends Policy {
     const layout = Layout.read(mechanism.layout);
     const about = layout.keys === KEYS && layout.groups === 1;
     requireKnown(nobody && isKnownArm && isWithinPeople && about);
-    this.asked = { keys: KEYS, expected: spec.reward.kind === "numeric" || spec.trust.curated ? spec.expectedReward : null, beside: false };
+    this.asked = { keys: KEYS, expected: spec.reward.kind === "numeric" || spec.trust.noise !== "devices" ? spec.expectedReward : null, beside: false };
   }
 
   /** Whether a mechanism tells what the round asks. @param {any} mechanism */

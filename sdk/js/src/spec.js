@@ -7,7 +7,7 @@ import { requireKnown, refused } from "./errors.js";
 import { makeFeatures } from "./features.js";
 import { isObject } from "./inputs.js";
 import { isNumber, isPositive, isWhole, isWithin } from "./numbers.js";
-import { TRUST, drawsOne, hidesArms } from "./trust.js";
+import { TRUST, hidesArms } from "./trust.js";
 
 /** @typedef {{model: string, epsilon: number | null, delta: number, arm_visibility: string, min_batch: number, honest_fraction: number,
  *   local_epsilon_max: number}} Privacy */
@@ -72,12 +72,12 @@ export class Spec {
   /** Refuse a promise out of the range that is certified. */
   checkPromise() {
     const { epsilon, delta, arm_visibility: visibility, honest_fraction, min_batch, local_epsilon_max } = this.privacy;
-    const promised = this.trust.promises ? isPositive(epsilon, EPSILON_MAX) : epsilon === null;
+    const promised = this.trust.noise !== "nobody" ? isPositive(epsilon, EPSILON_MAX) : epsilon === null;
     const small = isWithin(delta, 0, 0.5) && delta < 0.5;
     const crowd = isPositive(honest_fraction, 1) && isWhole(min_batch) && isPositive(local_epsilon_max, EPSILON_MAX);
     // Where a curator sees records no report is private by itself.
     const isKnownVisibility = ["visible", "hidden"].includes(visibility)
-      || (["as-local", "grouped"].includes(visibility) && !(this.trust.curated && this.trust.promises));
+      || (["as-local", "grouped"].includes(visibility) && (this.trust.noise === "nobody" || this.trust.crowd !== "release"));
     requireKnown(promised && small && crowd && isKnownVisibility, "privacy");
   }
 
@@ -106,12 +106,12 @@ export class Spec {
 
   /** Where coins alone choose arms: whether the people of a batch who got one arm are a batch of their own. */
   get groupsArms() {
-    return this.privacy.arm_visibility === "grouped" && this.trust.batched;
+    return this.privacy.arm_visibility === "grouped" && this.trust.crowd === "batch";
   }
 
   /** Whether shuffled reports are made as those that nobody hides: each keeps epsilon by itself. */
   get asAlone() {
-    return this.privacy.arm_visibility === "as-local" && this.trust.batched;
+    return this.privacy.arm_visibility === "as-local" && this.trust.crowd === "batch";
   }
 
   /** The most that a shuffled report may cost by itself. */
@@ -121,7 +121,7 @@ export class Spec {
 
   /** Reports that a device makes in all, which share the promise: one where one time of many is drawn. */
   get reports() {
-    return drawsOne(this.trust) ? 1 : this.times;
+    return this.trust.crowd === "nobody" ? 1 : this.times;
   }
 
   /** The calendar's period in which a report falls; 0 where a person reports once. @param {number} now */

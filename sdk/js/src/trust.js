@@ -14,9 +14,11 @@ import {
 /**
  * @typedef {object} Trust
  * @property {"server" | "shuffler"} endpoint who takes the reports
- * @property {boolean} curated whether the server sees records as they are
- * @property {boolean} promises whether an epsilon is promised
- * @property {boolean} batched whether the promise counts on the honest people of a batch
+ * @property {"nobody" | "server"} curator who sees records as they are
+ * @property {"nobody" | "devices" | "curator" | "servers"} noise who adds noise: nobody where nothing is promised, each device to its report,
+ *   who sees the records to their sums, or each of two servers that see none to its own share of the sums
+ * @property {"nobody" | "batch" | "release"} crowd whose reports the adversary sees together with a person's: nobody's, those of a batch on
+ *   whose honest people the promise counts, or all of a release
  * @property {number} least the least delta above 0 that is certified
  * @property {Record<Question, any[]>} serves mechanisms that may answer
  */
@@ -24,44 +26,41 @@ import {
 /** @type {Record<string, Trust>} */
 export const TRUST = {
   local: {
-    endpoint: "server", curated: false, promises: true, batched: false, least: 0,
+    endpoint: "server", curator: "nobody", noise: "devices", crowd: "nobody", least: 0,
     serves: { means: [SignedSymbol, EventSymbol], names: [SignedSymbol, EventSymbol], hits: [NamedSymbol], directions: [VectorSymbol, GaussianVectors],
       features: [NamedSymbol] },
   },
   shuffle: {
-    endpoint: "shuffler", curated: false, promises: true, batched: true, least: 1e-15,
+    endpoint: "shuffler", curator: "nobody", noise: "devices", crowd: "batch", least: 1e-15,
     serves: {
       means: [SignedSymbol, EventSymbol, GroupedBit], names: [SignedSymbol, EventSymbol, NamedSymbol, GroupedBit],
       hits: [NamedSymbol], directions: [VectorSymbol], features: [NamedSymbol],
     },
   },
   central: {
-    endpoint: "server", curated: true, promises: true, batched: false, least: 1e-8,
+    endpoint: "server", curator: "server", noise: "curator", crowd: "release", least: 1e-8,
     serves: {
       means: [CentralSums, CellPairs], names: [CentralSums, CellPairs], hits: [CellPairs, CellTriples, CellProducts],
       directions: [CentralVectors, RunningVectors], features: [FeatureSums, CellPairs],
     },
   },
   none: {
-    endpoint: "server", curated: true, promises: false, batched: false, least: 0,
+    endpoint: "server", curator: "server", noise: "nobody", crowd: "release", least: 0,
     serves: { means: [CentralSums], names: [CentralSums], hits: [CellPairs, CellTriples, CellProducts], directions: [CentralVectors],
       features: [FeatureSums] },
   },
 };
 
-/** Whether who comes back reports one time of all, drawn in advance: no crowd makes repetition cheap. @param {Trust} row */
-export const drawsOne = (row) => row.promises && !row.batched && !row.curated;
-
 /** Whether the promise is about what becomes of many reports, among which a seen arm must not single one out. @param {Trust} row */
-export const hidesArms = (row) => row.promises && (row.batched || row.curated);
+export const hidesArms = (row) => row.noise !== "nobody" && row.crowd !== "nobody";
 
 /** What the adversary of the promise sees of a report, as a curve by honest people, and by the points of a grid where
  * one is needed; null: the record.
  * @param {Trust} row @param {any} mechanism
  * @returns {((honest: number, points?: number) => import("./privacy/curves.js").Curve) | null} */
 export function armVisibility(row, mechanism) {
-  if (!row.promises) return null;
-  if (row.batched) return (honest, points) => mechanism.shuffled(honest, points);
-  const curve = row.curated ? mechanism.released() : mechanism.localCurve();
+  if (row.noise === "nobody") return null;
+  if (row.crowd === "batch") return (honest, points) => mechanism.shuffled(honest, points);
+  const curve = row.crowd === "nobody" ? mechanism.localCurve() : mechanism.released();
   return curve && (() => curve);
 }

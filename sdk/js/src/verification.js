@@ -55,16 +55,16 @@ const CALIBRATIONS = ["tight"];
 export function verify(terms, mechanism, spec, round, limits) {
   const { privacy, trust } = spec;
   const expected = { model: privacy.model, epsilon: spec.bound, delta: privacy.delta };
-  const people = { batch_size: round.batchSize, honest: trust.batched ? honestPeople(privacy, round.fewest) : 0, reports: spec.reports };
+  const people = { batch_size: round.batchSize, honest: trust.crowd === "batch" ? honestPeople(privacy, round.fewest) : 0, reports: spec.reports };
   check(CALIBRATIONS.includes(terms.calibration), "another accountant made the terms: update the application", "calibration");
   for (const [name, value] of Object.entries({ ...expected, ...people })) {
     check({ reports: 1, ...terms }[name] === value, "the terms differ from the experiment's spec", name);
   }
-  const fewest = Math.max(round.batchSize, trust.batched ? privacy.min_batch : 0);
+  const fewest = Math.max(round.batchSize, trust.crowd === "batch" ? privacy.min_batch : 0);
   check(round.fewest >= fewest, `the round may close with ${round.fewest} people, the spec says ${fewest} at least`, "least");
   checkLimits(mechanism, spec, round, limits);
-  check(!trust.batched || mechanism.localEpsilon <= spec.aloneMost, "a report alone costs too much", "local_epsilon");
-  check(!trust.promises || keepsPromise(mechanism, spec, terms.honest), "the mechanism does not keep the promise", "delta");
+  check(trust.crowd !== "batch" || mechanism.localEpsilon <= spec.aloneMost, "a report alone costs too much", "local_epsilon");
+  check(trust.noise === "nobody" || keepsPromise(mechanism, spec, terms.honest), "the mechanism does not keep the promise", "delta");
 }
 
 /** Whether a mechanism keeps the promise. More people never harm, so what fewer reach needs no long computation.
@@ -90,20 +90,20 @@ function keepsPromise(mechanism, spec, honest) {
 
 /** What is left if everybody else colludes; where records are sent that is nothing. @param {Mechanism} mechanism @param {Spec} spec */
 export const localCost = (mechanism, { trust, reports, bound }) =>
-  trust.batched || trust.curated ? reports * mechanism.localEpsilon : bound;
+  trust.crowd === "nobody" ? bound : reports * mechanism.localEpsilon;
 
 /** @param {Mechanism} mechanism @param {Spec} spec @param {Round} round @param {Limits} limits */
 function checkLimits(mechanism, spec, round, limits) {
   const { privacy, trust } = spec;
   checkArms(spec, limits);
   const sees = `under the model '${privacy.model}' the server sees records: set limits.allow_central if it may`;
-  check(limits.allow_central || !trust.curated, sees, "model");
+  check(limits.allow_central || trust.curator === "nobody", sees, "model");
   const costs = { epsilon: spec.bound, delta: privacy.delta, local_epsilon: localCost(mechanism, spec) };
-  const named = /** @type {(keyof typeof costs)[]} */ (trust.curated ? ["epsilon", "delta"] : ["epsilon", "delta", "local_epsilon"]);
+  const named = /** @type {(keyof typeof costs)[]} */ (trust.noise === "devices" ? ["epsilon", "delta", "local_epsilon"] : ["epsilon", "delta"]);
   for (const name of named) {
     check(costs[name] <= limits[name], `costs ${costs[name]}, this device allows ${limits[name]}: do not take part, or raise limits.${name}`, name);
   }
-  if (!trust.batched) return;
+  if (trust.crowd !== "batch") return;
   check(privacy.honest_fraction <= limits.honest_fraction, "the promise counts on too many honest people", "honest_fraction");
   const isAccepted = limits.min_batch <= round.fewest && round.fewest <= BATCH_MAX;
   check(isAccepted, `a batch may have ${round.fewest} reports, this device takes ${limits.min_batch} or more: see limits.min_batch`, "batch_size");

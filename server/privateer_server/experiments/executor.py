@@ -21,6 +21,7 @@ from privateer_core.errors import Conflict, NotFound, PrivateerError, SpecError,
 from privateer_core.policies.gain_policy import check_policy
 from privateer_core.privacy.terms import calibrate
 from privateer_core.privacy.terms_verification import BATCH_MAX
+from privateer_core.privacy.trust import Crowd
 from privateer_core.serving.admission import raise_refusals
 from privateer_core.serving.logs import log_event
 from privateer_core.spec.spec import Spec
@@ -110,7 +111,7 @@ class ExperimentPlanner:
             return
         raise_refusals(measure_experiment(schedule, step).find_refusals(self._settings.limits))
         max_participants = max(volume.people for volume in learner.list_round_volumes(step))
-        if spec.privacy.trust.batched and max_participants > BATCH_MAX:
+        if spec.privacy.trust.crowd is Crowd.BATCH and max_participants > BATCH_MAX:
             detail = f"comes to rounds of {max_participants} people, and devices take part in {BATCH_MAX} at most"
             raise SpecError(detail, field="experiment.horizon", remedy=f"lower it, or {learner.growth[0]}")
         min_reports = spec.min_reports(max_participants)

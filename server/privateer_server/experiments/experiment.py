@@ -18,6 +18,7 @@ from privateer_core.answer.people import HeldReports, People
 from privateer_core.clock import Clock
 from privateer_core.errors import SpecError
 from privateer_core.experiment_status import Status
+from privateer_core.privacy.trust import Recipient
 from privateer_core.serving.admission import ExperimentSize, RoundSize, ServerLimits, ShufflerLimits
 from privateer_core.serving.logs import trace
 from privateer_core.spec.spec import Spec
@@ -48,7 +49,9 @@ def measure_experiment(schedule: Schedule, first: Step) -> ExperimentSize:
     spec, learner = schedule.spec, schedule.learner
     volumes = learner.list_round_volumes(first)
     rounds = [RoundSize(volume.people, volume.messages, SEALED_SIZE + volume.size) for volume in volumes]
-    return ExperimentSize(spec.smallest_batch, rounds, spec.privacy.trust.shuffled, learner.growth)
+    return ExperimentSize(
+        spec.smallest_batch, rounds, spec.privacy.trust.endpoint is Recipient.SHUFFLER, learner.growth
+    )
 
 
 _RETRY_DELAY_SECONDS: Final = 5  # the delay between two attempts to close a round while the disk is full

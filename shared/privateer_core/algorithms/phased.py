@@ -24,6 +24,7 @@ from privateer_core.primitives.clipping import Ball
 from privateer_core.primitives.public_coins import Draw
 from privateer_core.primitives.questions import Question, VectorSum
 from privateer_core.privacy.terms import Terms
+from privateer_core.privacy.trust import Crowd
 from privateer_core.spec.actions import Actions
 from privateer_core.spec.experiment import ExperimentTable
 from privateer_core.spec.features import BOUND_MAX
@@ -119,7 +120,7 @@ class PhasedSpec(Spec):
             remedy = f"raise it to {n_required}, or lower experiment.horizon, algorithm.alpha, "
             remedy += "algorithm.participants_factor or recruitment.over_selection_factor"
             raise SpecError(detail, field="experiment.participants", remedy=remedy)
-        if self.privacy.trust.batched:
+        if self.privacy.trust.crowd is Crowd.BATCH:
             self._check_batches()
         return self
 

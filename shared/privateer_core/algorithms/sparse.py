@@ -27,6 +27,7 @@ from privateer_core.primitives.clipping import Ball
 from privateer_core.primitives.public_coins import coin_classes
 from privateer_core.primitives.questions import Question, SecondMoments
 from privateer_core.privacy.terms import Terms
+from privateer_core.privacy.trust import Crowd, Curator
 from privateer_core.spec.arms import ARMS_MAX_COMPARED, ArmsSpec
 from privateer_core.spec.columns import MISSING_PLACE
 from privateer_core.spec.features import Feature, Numeric, Range
@@ -155,16 +156,21 @@ class SparseSpec(ArmsSpec):
     def _round_bytes(self, n_features: int) -> int:
         """Return the number of bytes that a server holds for a round about ``n_features``."""
         n_coordinates = self.make_ball(n_features).coordinates
-        return 4 * n_coordinates * (n_coordinates + 1) if self.privacy.trust.curated else 8 * n_coordinates
+        return 4 * n_coordinates * (n_coordinates + 1) if self.has_curator else 8 * n_coordinates
 
     def can_hold(self, n_features: int) -> bool:
         """Whether a server can hold rounds about ``n_features``."""
         return self._round_bytes(n_features) <= ROUND_BYTES_MAX and not (self.is_local and n_features > CLASSES_MAX)
 
     @property
+    def has_curator(self) -> bool:
+        """Whether the server sees records, and makes their second moments."""
+        return self.privacy.trust.curator is Curator.SERVER
+
+    @property
     def is_local(self) -> bool:
         """Whether every report is private by itself."""
-        return not (self.privacy.trust.curated or self.privacy.trust.batched)
+        return self.privacy.trust.crowd is Crowd.NOBODY
 
     @property
     @override
@@ -173,9 +179,9 @@ class SparseSpec(ArmsSpec):
 
     def make_ball(self, n_features: int) -> Ball:
         """Return the ball of reports about ``n_features``."""
-        if self.privacy.trust.curated:
+        if self.has_curator:
             return Ball("max", 1.0, self.arm_count + n_features + 1)
-        return Ball("max", 1.0, n_features) if self.privacy.trust.batched else Ball("l2", 1.0, 1)
+        return Ball("l2", 1.0, 1) if self.is_local else Ball("max", 1.0, n_features)
 
     def make_question(self, n_features: int, seed: int) -> SecondMoments:
         """Return the question of a round about ``n_features``; with a curator it has the ball of the records."""

@@ -23,6 +23,7 @@ from privateer_core.primitives.contributions import FeatureValues, KeyedValues
 from privateer_core.primitives.public_coins import UNIT, Draw, EarlierChoices, Layout
 from privateer_core.primitives.questions import Question
 from privateer_core.privacy.terms import JUMP, Terms
+from privateer_core.privacy.trust import Crowd
 from privateer_core.spec.reward import GuardedReward, Reward
 
 if TYPE_CHECKING:
@@ -247,7 +248,7 @@ class Policy(ABC):
 
         Reports of a batch never do: ages would distinguish them. Nor do reports of a source, whose arms are past.
         """
-        return not (self.fresh_coins or self.cohort or self.terms.trust.batched)
+        return not (self.fresh_coins or self.cohort or self.terms.trust.crowd is Crowd.BATCH)
 
     @property
     def timeless(self) -> bool:

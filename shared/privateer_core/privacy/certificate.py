@@ -13,6 +13,7 @@ from privateer_core.errors import SpecError
 from privateer_core.portable import RELATIVE_TOLERANCE
 from privateer_core.prepared_types import prepared
 from privateer_core.privacy.terms import Terms, compose_reports
+from privateer_core.privacy.trust import Crowd, Curator, NoiseOrigin, Recipient
 from privateer_core.spec.privacy import Privacy
 
 FORMAT: Final = "privateer/certificate/2"
@@ -126,10 +127,10 @@ def _promise_claims(privacy: Privacy, terms: tuple[Terms, ...]) -> list[Claim]:
     if privacy.is_as_local:
         return [_amplified_claim(f"{row.reader}, {_WITHOUT_ARMS}", privacy, visible_events)]
     claim = _make_claim(row.reader, privacy.bound, _claimed_delta(privacy, terms), visible_events, sampling)
-    if row.curated:
+    if row.noise is not NoiseOrigin.DEVICES:
         # The participant's arm is a function of the own record: nothing is claimed against adversaries who see it.
         return [replace(claim, protects=JOINT)]
-    if row.batched or not any(round_terms.mechanism.coins_choose for round_terms in terms):
+    if row.crowd is Crowd.BATCH or not any(round_terms.mechanism.coins_choose for round_terms in terms):
         return [claim]
     # The coins that chose the arm travel with the report: together with the arm they narrow the context down.
     arms_hidden, arms_visible = (f"{row.reader}, {audience}" for audience in (_WITHOUT_ARMS, _WITH_ARMS))
@@ -150,13 +151,13 @@ def _claimed_delta(privacy: Privacy, terms: tuple[Terms, ...]) -> float:
 
 def _collusion_claims(privacy: Privacy, terms: tuple[Terms, ...], planned: bool) -> Iterator[Claim]:
     """Yield the claims against parties that the promise trusts: server and shuffler together, or the curator."""
-    if privacy.trust.shuffled:
+    if privacy.trust.endpoint is Recipient.SHUFFLER:
         local_epsilons = {round_terms.mechanism.local_epsilon for round_terms in terms}
         if not math.isfinite(max(local_epsilons)):
             yield _empty_claim(_COLLUDERS, _BATCH_NOISE_DETAIL)
         else:
             yield from _report_claims(privacy, terms, {privacy.local_epsilon_bound} if planned else local_epsilons)
-    if privacy.trust.curated:
+    if privacy.trust.curator is Curator.SERVER:
         yield _empty_claim("the server")
 
 

@@ -12,7 +12,7 @@ from privateer_core.primitives.public_coins import UNIT, Layout
 from privateer_core.privacy.cell_reports import describe_horizon_concerns
 from privateer_core.privacy.information import AskedCell, measure_information
 from privateer_core.privacy.terms import Terms, calibrate
-from privateer_core.privacy.trust import LOCAL_EPSILON_MAX, has_batch_noise, local_trust
+from privateer_core.privacy.trust import LOCAL_EPSILON_MAX, Crowd, has_batch_noise, local_trust
 from privateer_core.spec.privacy import Privacy
 from privateer_core.spec.spec import Spec
 
@@ -61,7 +61,7 @@ def terms_information(spec: Spec, terms: Terms, batch: int, arm: float | None = 
 def is_capped(spec: Spec) -> bool:
     """Whether ``privacy.local_epsilon_max`` bounds what the spec's reports cost by themselves."""
     privacy, row = spec.privacy, spec.privacy.trust
-    has_amplified_batches = row.batched and not row.simulated and not privacy.is_as_local
+    has_amplified_batches = row.crowd is Crowd.BATCH and not row.simulated and not privacy.is_as_local
     return has_amplified_batches and not has_batch_noise(privacy, spec.question)
 
 

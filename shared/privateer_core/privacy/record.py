@@ -16,7 +16,7 @@ from privateer_core.prepared_types import prepared
 from privateer_core.primitives.public_coins import UNIT, Layout
 from privateer_core.privacy.certificate import Certificate, certify
 from privateer_core.privacy.terms import Terms
-from privateer_core.privacy.trust import CALIBRATIONS, TIGHT
+from privateer_core.privacy.trust import CALIBRATIONS, TIGHT, Crowd
 from privateer_core.sampling.randomness import SYMBOLS_MAX
 from privateer_core.spec.experiment import REPORTS_MAX
 from privateer_core.spec.privacy import Privacy, default_of_idle_key
@@ -184,7 +184,9 @@ def make_record(spec: Spec, rounds: Mapping[str, Sequence[Row]], silent: Sequenc
     silent: versions without participants, in order.
     """
     sources = [cohort for cohort in spec.cohorts if cohort and spec.first_batch(cohort)]
-    defaults = {} if spec.privacy.trust.batched else {name: default_of_idle_key(name) for name in OF_BATCHES}
+    defaults = (
+        {} if spec.privacy.trust.crowd is Crowd.BATCH else {name: default_of_idle_key(name) for name in OF_BATCHES}
+    )
     return Record(
         format=FORMAT,
         experiment=spec.name,

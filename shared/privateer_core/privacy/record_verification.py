@@ -25,7 +25,7 @@ from privateer_core.privacy.record import (
     read_terms,
 )
 from privateer_core.privacy.terms import JUMP, Terms
-from privateer_core.privacy.trust import CALIBRATIONS, TIGHT, check_promise, count_honest, trust_of
+from privateer_core.privacy.trust import CALIBRATIONS, TIGHT, Crowd, check_promise, count_honest, trust_of
 from privateer_core.spec.privacy import Privacy, default_of_idle_key
 from privateer_core.spec.sections import parse_section
 
@@ -61,7 +61,8 @@ def _read_record(value: dict[str, Any]) -> Record:
     capabilities = algorithm(record.algorithm).spec.capabilities
     has_unusable_sources = bool(record.sources) and not capabilities.takes_sources
     _check(not has_unusable_sources, "an experiment of this algorithm has no sources", "sources")
-    can_return = capabilities.takes_several_reports and not (record.sources or trust_of(record.model).draws_one)
+    has_crowd = trust_of(record.model).crowd is not Crowd.NOBODY
+    can_return = capabilities.takes_several_reports and not record.sources and has_crowd
     _check(can_return or record.reports_per_person == 1, "must be 1: people report once", "reports_per_person")
     _check(not PROMISE & set(record.privacy), "must not repeat model, epsilon or delta", "privacy")
     _check_idle(record)
@@ -72,7 +73,8 @@ def _check_idle(record: Record) -> None:
     """Refuse settings that no promise depends on unless they have their defaults."""
     spec = algorithm(record.algorithm).spec
     _check(spec.capabilities.closes_early or record.least_share == 1, "must be 1 under this algorithm", "least_share")
-    for name in sorted(spec.capabilities.idle_keys | (frozenset() if trust_of(record.model).batched else OF_BATCHES)):
+    batch_keys = frozenset() if trust_of(record.model).crowd is Crowd.BATCH else OF_BATCHES
+    for name in sorted(spec.capabilities.idle_keys | batch_keys):
         default = default_of_idle_key(name)
         is_default = record.privacy.get(name, default) == default
         _check(is_default, f"does nothing here, and must be {default}", f"privacy.{name}")
@@ -134,10 +136,10 @@ class _Cohort:
     def _terms(self, path: str, row: PlannedTerms) -> Terms:
         """Return the terms of a row, and refuse a batch, cost or local epsilon that the promise does not imply."""
         privacy, batch = self._privacy, row.batch_size
-        batched = privacy.trust.batched
+        needs_batch = privacy.trust.crowd is Crowd.BATCH
         if isinstance(row, Row):
             _check_received(path, row)
-        is_possible = max(1, batched * privacy.min_batch) <= batch <= _PARTICIPANTS_MAX
+        is_possible = max(1, needs_batch * privacy.min_batch) <= batch <= _PARTICIPANTS_MAX
         _check(is_possible, "there is no such batch under this promise", f"{path}.batch_size")
         honest = count_honest(privacy, math.ceil(self._record.least_share * batch))
         _check(row.honest == honest, f"does not follow from a batch of {batch}", f"{path}.honest")
@@ -151,10 +153,10 @@ class _Cohort:
         _check(is_within, "costs more than a report's share of the promise", f"{path}.mechanism")
         local_epsilon = terms.mechanism.local_epsilon
         max_epsilon = privacy.local_epsilon_bound
-        is_within = local_epsilon <= max_epsilon or math.isinf(local_epsilon) or not batched
+        is_within = local_epsilon <= max_epsilon or math.isinf(local_epsilon) or not needs_batch
         excess = f"a report alone costs {local_epsilon:g}, the promise allows {max_epsilon:g}"
         _check(is_within, excess, f"{path}.mechanism")
-        if batched and math.isfinite(local_epsilon):
+        if needs_batch and math.isfinite(local_epsilon):
             unused = f"a report alone costs {local_epsilon:g}, and might cost more, up to {max_epsilon:g}"
             _check(not _has_room(terms, max_epsilon), unused, f"{path}.mechanism")
         return terms

@@ -15,7 +15,7 @@ from privateer_core.errors import SpecError
 from privateer_core.mechanisms import AnyMechanism
 from privateer_core.portable import RELATIVE_TOLERANCE
 from privateer_core.primitives.questions import Question
-from privateer_core.privacy.trust import TRUST, Promise, Trust, count_honest, local_trust, trust_of
+from privateer_core.privacy.trust import TRUST, Crowd, Promise, Trust, count_honest, local_trust, trust_of
 
 JUMP: Final = 1_000_000
 """Versions up to the next multiple of this may have been published, if a database was replaced by an earlier copy."""
@@ -67,9 +67,9 @@ class Terms:
     @cached_property
     def local_epsilon(self) -> float:
         """Epsilon of the reports if all other parties collude; infinite if a report has no pure epsilon."""
-        if self.trust.batched or self.trust.curated:
-            return self.reports * self.mechanism.local_epsilon
-        return self.epsilon
+        if self.trust.crowd is Crowd.NOBODY:
+            return self.epsilon
+        return self.reports * self.mechanism.local_epsilon
 
     @property
     def true_delta(self) -> float:
@@ -109,7 +109,7 @@ def calibrate(privacy: Promise, batch: int, question: Question, fewest: int | No
     """
     row = privacy.trust
     honest = count_honest(privacy, batch if fewest is None else fewest)
-    if row.batched and honest < 1:
+    if row.crowd is Crowd.BATCH and honest < 1:
         raise SpecError("no report of a batch is assumed honest", field="privacy.honest_fraction", remedy="raise it")
     share = report_allotment(row, privacy.bound, privacy.delta, reports)
     if privacy.is_as_local:

@@ -7,7 +7,7 @@ from typing import Final, get_args
 from privateer_core.errors import SpecError, TermsRefused
 from privateer_core.primitives.questions import Question
 from privateer_core.privacy.terms import Terms
-from privateer_core.privacy.trust import CALIBRATIONS, count_honest
+from privateer_core.privacy.trust import CALIBRATIONS, Crowd, Curator, NoiseOrigin, count_honest
 from privateer_core.spec.privacy import ArmVisibility, Privacy
 from privateer_core.spec.spec import Spec
 from privateer_core.wire.publication import Round
@@ -102,7 +102,8 @@ def _check_round(terms: Terms, spec: Spec, privacy: Privacy, facts: Round, quest
     _check(is_expected, "the trust model does not have this mechanism", "mechanism")
     has_norm = terms.mechanism.norm in serving.norms
     _check(has_norm, "the question's vectors have another norm", "mechanism.ball.norm")
-    fewest = max(spec.min_reports(facts.batch_size), row.batched * privacy.min_batch)
+    min_batch = privacy.min_batch if row.crowd is Crowd.BATCH else 0
+    fewest = max(spec.min_reports(facts.batch_size), min_batch)
     detail = f"the round may close with {facts.fewest} people, the spec says {fewest} at least"
     _check(facts.fewest >= fewest, detail, "least")
     for name, max_size in _WORK_MAX.items():
@@ -112,17 +113,17 @@ def _check_round(terms: Terms, spec: Spec, privacy: Privacy, facts: Round, quest
 def _check_limits(terms: Terms, privacy: Privacy, facts: Round, limits: Limits) -> None:
     """Refuse terms beyond the device's limits: of costs, of trusted parties, or of the promise's assumptions."""
     _check_arms(privacy, limits)
-    curated = privacy.trust.curated
+    row = privacy.trust
     trusts = f"under the model '{terms.model}' the server sees records, and this device does not allow that"
     remedy = "do not take part, or set Limits(allow_central=True) if the server may see them"
-    _check(limits.allow_central or not curated, trusts, "model", remedy)
-    # If records are sent to a curator, there is no local epsilon.
-    for name in ("epsilon", "delta") if curated else ("epsilon", "delta", "local_epsilon"):
+    _check(limits.allow_central or row.curator is Curator.NOBODY, trusts, "model", remedy)
+    # A report without noise of its own has no local epsilon.
+    for name in ("epsilon", "delta", *(("local_epsilon",) if row.noise is NoiseOrigin.DEVICES else ())):
         cost, limit = getattr(terms, name), getattr(limits, name)
         several = f"{terms.reports} reports together cost" if terms.reports > 1 else "costs"
         costs = f"{several} {cost:g}, this device allows {limit:g}"
         _check(cost <= limit, costs, name, f"do not take part, or allow more with Limits({name}=...)")
-    if privacy.trust.batched:
+    if row.crowd is Crowd.BATCH:
         share, fewest = privacy.honest_fraction, facts.fewest
         counts = f"the promise counts on {share:g} of a batch, this device on {limits.honest_fraction:g}"
         _check(share <= limits.honest_fraction, counts, "honest_fraction")
@@ -146,7 +147,7 @@ def _check_promise(terms: Terms, privacy: Privacy) -> None:
     """Refuse a mechanism that does not keep the promise, by the accountant."""
     local_epsilon, max_epsilon = terms.mechanism.local_epsilon, privacy.local_epsilon_bound
     needs_batch = math.isinf(local_epsilon) and not privacy.is_as_local
-    is_within = local_epsilon <= max_epsilon or needs_batch or not privacy.trust.batched
+    is_within = local_epsilon <= max_epsilon or needs_batch or privacy.trust.crowd is not Crowd.BATCH
     _check(is_within, f"a report alone costs {local_epsilon:g}, the spec allows {max_epsilon:g}", "local_epsilon")
     try:
         is_kept = terms.keeps_promise

@@ -6,7 +6,8 @@ calibrations, and the event of a participant that the promise is about. Specs, d
 
 import math
 from collections.abc import Callable, Mapping
-from typing import Any, Final, Literal, Protocol
+from enum import StrEnum
+from typing import Any, Final, Protocol
 
 import msgspec
 
@@ -90,15 +91,46 @@ class Serving(msgspec.Struct, frozen=True):
     norms: tuple[str | None, ...] = (None,)
 
 
+class Curator(StrEnum):
+    """Who sees records as they are."""
+
+    NOBODY = "nobody"
+    SERVER = "server"
+
+
+class NoiseOrigin(StrEnum):
+    """Who adds noise, and to what."""
+
+    NOBODY = "nobody"  # nothing is promised
+    DEVICES = "devices"  # each device, to its report
+    CURATOR = "curator"  # who sees the records, once, to their sums
+    SERVERS = "servers"  # each of two servers that see no records, to its own share of the sums
+
+
+class Crowd(StrEnum):
+    """The people whose reports the adversary of the promise sees together with a person's."""
+
+    NOBODY = "nobody"  # each report keeps the promise by itself
+    BATCH = "batch"  # the honest people of a batch, whom the promise counts on, so that no fewer may be released
+    RELEASE = "release"  # everybody in a release, however few or dishonest: reports have no noise
+
+
+class Recipient(StrEnum):
+    """Who takes the reports: the service of that name on the wire."""
+
+    SERVER = "server"
+    SHUFFLER = "shuffler"
+
+
 class Trust(msgspec.Struct, frozen=True):
     """A trust model."""
 
     name: str  # name in specs
     sees: str  # the server's view of a participant
-    endpoint: Literal["server", "shuffler"]  # recipient of the reports
-    curated: bool  # whether the server sees exact records
-    promises: bool  # whether an epsilon is promised
-    batched: bool  # whether the promise counts on the honest reports of a batch, so that no fewer may be released
+    endpoint: Recipient
+    curator: Curator
+    noise: NoiseOrigin
+    crowd: Crowd
     delta_least: float  # smallest delta above 0 that the accountant certifies
     reader: str  # the adversary of the promise
     assumes: tuple[str, ...]  # assumptions that no computation can check
@@ -116,19 +148,14 @@ class Trust(msgspec.Struct, frozen=True):
         return self.calibration not in CALIBRATIONS
 
     @property
-    def shuffled(self) -> bool:
-        """Whether reports go through a shuffler."""
-        return self.endpoint == "shuffler"
-
-    @property
-    def draws_one(self) -> bool:
-        """Whether a returning participant reports in a single round, drawn in advance, since no batch hides reports."""
-        return self.promises and not (self.batched or self.curated)
+    def promises(self) -> bool:
+        """Whether an epsilon is promised."""
+        return self.noise is not NoiseOrigin.NOBODY
 
     @property
     def hides_arms(self) -> bool:
         """Whether the promise is about a function of many reports, in which a seen arm must not identify one."""
-        return self.promises and (self.batched or self.curated)
+        return self.promises and self.crowd is not Crowd.NOBODY
 
 
 TRUST: Final[dict[str, Trust]] = {
@@ -137,10 +164,10 @@ TRUST: Final[dict[str, Trust]] = {
         Trust(
             name="local",
             sees="randomized reports, each private by itself",
-            endpoint="server",
-            curated=False,
-            promises=True,
-            batched=False,
+            endpoint=Recipient.SERVER,
+            curator=Curator.NOBODY,
+            noise=NoiseOrigin.DEVICES,
+            crowd=Crowd.NOBODY,
             delta_least=0.0,
             reader="everybody together",
             assumes=(_HONEST_CLIENTS_ASSUMPTION,),
@@ -161,10 +188,10 @@ TRUST: Final[dict[str, Trust]] = {
         Trust(
             name="shuffle",
             sees="a permuted batch of randomized reports",
-            endpoint="shuffler",
-            curated=False,
-            promises=True,
-            batched=True,
+            endpoint=Recipient.SHUFFLER,
+            curator=Curator.NOBODY,
+            noise=NoiseOrigin.DEVICES,
+            crowd=Crowd.BATCH,
             delta_least=1e-15,
             reader="the server",
             assumes=(
@@ -191,10 +218,10 @@ TRUST: Final[dict[str, Trust]] = {
         Trust(
             name="central",
             sees="records, as their curator, and adds noise to what it releases",
-            endpoint="server",
-            curated=True,
-            promises=True,
-            batched=False,
+            endpoint=Recipient.SERVER,
+            curator=Curator.SERVER,
+            noise=NoiseOrigin.CURATOR,
+            crowd=Crowd.RELEASE,
             delta_least=1e-8,
             reader="readers of what is published",
             assumes=("the server keeps records to itself, and its noise comes from the operating system",),
@@ -215,10 +242,10 @@ TRUST: Final[dict[str, Trust]] = {
         Trust(
             name="none",
             sees="records, and adds no noise",
-            endpoint="server",
-            curated=True,
-            promises=False,
-            batched=False,
+            endpoint=Recipient.SERVER,
+            curator=Curator.SERVER,
+            noise=NoiseOrigin.NOBODY,
+            crowd=Crowd.RELEASE,
             delta_least=0.0,
             reader="readers of what is published",
             assumes=("the server keeps records to itself",),
@@ -251,20 +278,20 @@ def default_local_epsilon(model: str, epsilon: float) -> float:
     It is above the promise by at least 2, or batches could not be more informative than local reports;
     docs/privacy/shuffling.md has the price. Without batches the key has no effect.
     """
-    raised_epsilon = epsilon + _LOCAL_EPSILON_SURPLUS if trust_of(model).batched else 0.0
+    raised_epsilon = epsilon + _LOCAL_EPSILON_SURPLUS if trust_of(model).crowd is Crowd.BATCH else 0.0
     return min(LOCAL_EPSILON_MAX, max(_LOCAL_EPSILON_MIN, raised_epsilon))
 
 
 def default_min_batch(model: str, epsilon: float) -> int:
     """Return the default ``min_batch`` of a promise whose reports are locally private, too."""
-    if not trust_of(model).batched:
+    if trust_of(model).crowd is not Crowd.BATCH:
         return BATCH_USUAL
     return next((batch for min_epsilon, batch in BATCH_MIN_BY_EPSILON if epsilon >= min_epsilon), BATCH_USUAL)
 
 
 def local_trust() -> Trust:
     """Return the trust model whose reports are locally private, without a shuffler or curator."""
-    return next(row for row in TRUST.values() if row.draws_one)
+    return next(row for row in TRUST.values() if row.crowd is Crowd.NOBODY)
 
 
 def count_honest(privacy: Promise, fewest: int) -> int:
@@ -272,7 +299,7 @@ def count_honest(privacy: Promise, fewest: int) -> int:
 
     The number is rounded down to three digits, so that calibrations recur from round to round.
     """
-    if not privacy.trust.batched:
+    if privacy.trust.crowd is not Crowd.BATCH:
         return 0
     n_honest = math.floor(privacy.honest_fraction * fewest)
     step = int(10 ** max(0, len(str(n_honest)) - 3))
@@ -282,13 +309,14 @@ def count_honest(privacy: Promise, fewest: int) -> int:
 def can_share_promise(privacy: Promise, question: type[Question]) -> bool:
     """Whether several reports of a participant may share a promise, or need not share one."""
     row = privacy.trust
-    return row.draws_one or not row.promises or row.serves[question].can_share
+    return row.crowd is Crowd.NOBODY or not row.promises or row.serves[question].can_share
 
 
 def has_batch_noise(privacy: Promise, question: type[Question]) -> bool:
     """Whether reports on this kind of question have noise for a batch, and are hardly private by themselves."""
     row = privacy.trust
-    return row.batched and question in row.serves and not all(kind.pure for kind in row.serves[question].mechanisms)
+    is_batched = row.crowd is Crowd.BATCH and question in row.serves
+    return is_batched and not all(kind.pure for kind in row.serves[question].mechanisms)
 
 
 def check_promise(privacy: Promise, question: type[Question]) -> None:
@@ -299,13 +327,13 @@ def check_promise(privacy: Promise, question: type[Question]) -> None:
     mechanisms = row.serves[question].mechanisms
     if not row.promises:
         return
-    if privacy.delta > 0 and not row.batched and not row.curated and all(kind.pure for kind in mechanisms):
+    if privacy.delta > 0 and row.crowd is Crowd.NOBODY and all(kind.pure for kind in mechanisms):
         raise _privacy_error("delta", f"must be 0 under the model '{row.name}': its reports keep it", "remove it")
-    needs_delta = privacy.delta > 0 or row.batched or issubclass(question, VectorSum | FeatureMeans)
+    needs_delta = privacy.delta > 0 or row.crowd is Crowd.BATCH or issubclass(question, VectorSum | FeatureMeans)
     min_delta = row.delta_least if needs_delta else 0.0
     if privacy.delta < min_delta:
         raise _privacy_error("delta", f"must be at least {min_delta:g} under the model '{row.name}'", "1e-6 is usual")
-    if row.batched and all(kind.pure for kind in mechanisms):
+    if row.crowd is Crowd.BATCH and all(kind.pure for kind in mechanisms):
         _check_amplified(privacy)
 
 

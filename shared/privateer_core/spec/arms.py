@@ -13,7 +13,7 @@ from typing_extensions import override
 
 from privateer_core.errors import SpecError
 from privateer_core.primitives.questions import KeyedHits, KeyedMeans, Question
-from privateer_core.privacy.trust import check_promise
+from privateer_core.privacy.trust import Crowd, NoiseOrigin, check_promise
 from privateer_core.spec.context import COLUMNS_MAX, FEATURES_MAX, Context
 from privateer_core.spec.experiment import ExperimentTable
 from privateer_core.spec.features import Feature
@@ -150,7 +150,7 @@ class ArmsSpec(Spec):
             fraction = (rate - spec.reward.low) / spec.reward.span
             defaults |= {"min_round_fraction": _RARE_GROWTH} if min(fraction, 1 - fraction) < _RARE_RATE else {}
         is_growing = defaults.get("min_round_fraction", table.min_round_fraction) > 0
-        if is_growing and privacy.trust.batched and "round_size" not in table.model_fields_set:
+        if is_growing and privacy.trust.crowd is Crowd.BATCH and "round_size" not in table.model_fields_set:
             defaults["round_size"] = min(privacy.min_batch, table.horizon)
         # A default first round stays a default: it depends on the promise, which may be changed.
         keys = table.model_fields_set | (set(defaults) - {"round_size"})
@@ -173,11 +173,11 @@ class ArmsSpec(Spec):
     @model_validator(mode="after")
     def _check_round_size(self) -> Self:
         """Refuse a first round that is smaller than a batch, or larger than the experiment."""
-        if self.privacy.trust.batched and self.privacy.min_batch > self.experiment.round_size:
+        if self.privacy.trust.crowd is Crowd.BATCH and self.privacy.min_batch > self.experiment.round_size:
             raise ValueError("privacy.min_batch: must be at most experiment.round_size")
         size, horizon = self.experiment.round_size, self.experiment.horizon
         if size > horizon:
-            is_min_batch = self.privacy.trust.batched and size == self.privacy.min_batch
+            is_min_batch = self.privacy.trust.crowd is Crowd.BATCH and size == self.privacy.min_batch
             detail = f"is {size:,}{', as privacy.min_batch asks' if is_min_batch else ''}"
             raise ValueError(f"experiment.round_size: {detail}, and must be at most experiment.horizon, {horizon:,}")
         return self
@@ -185,7 +185,7 @@ class ArmsSpec(Spec):
     @model_validator(mode="after")
     def _check_window(self) -> Self:
         """Refuse a conversion window where late reports of a batch would be told apart."""
-        can_hide_age = self.privacy.arm_in_key or not self.privacy.trust.batched
+        can_hide_age = self.privacy.arm_in_key or self.privacy.trust.crowd is not Crowd.BATCH
         if self.experiment.conversion_window_seconds and not can_hide_age:
             detail = (
                 "needs privacy.arm_visibility = 'visible': other reports of a batch would say when they were decided"
@@ -256,7 +256,7 @@ class ArmsSpec(Spec):
     @property
     def min_gain_participants(self) -> int:
         """Minimum number of participants who measure the gain of choosing by context."""
-        return self.privacy.min_batch if self.privacy.trust.batched else _MIN_GAIN_PARTICIPANTS
+        return self.privacy.min_batch if self.privacy.trust.crowd is Crowd.BATCH else _MIN_GAIN_PARTICIPANTS
 
     @property
     def learning_people(self) -> int:
@@ -275,9 +275,9 @@ class ArmsSpec(Spec):
     def gain_question(self, n_keys: int, seed: int) -> KeyedHits:
         """Return the question of participants who measure the gain, with a key for each of their groups.
 
-        A curator's releases have the variance of rewards at no further privacy cost.
+        Releases with noise of their own, or none, have the variance of rewards at no further privacy cost.
         """
-        measures_variance = self.privacy.trust.curated or self.reward.kind == "numeric"
+        measures_variance = self.privacy.trust.noise is not NoiseOrigin.DEVICES or self.reward.kind == "numeric"
         rate = _DEFAULT_RATE if self.reward.expected_rate is None else self.reward.expected_rate
         return KeyedHits.from_keys(n_keys, seed, rate if measures_variance else None)
 

@@ -9,6 +9,7 @@ from pydantic import Field, model_validator
 from privateer_core.errors import SpecError
 from privateer_core.privacy.trust import (
     LOCAL_EPSILON_MAX,
+    Crowd,
     Trust,
     default_local_epsilon,
     default_min_batch,
@@ -65,7 +66,7 @@ class Privacy(Section):
             if not promises and getattr(self, name):
                 detail = f"must not be given {model_phrase}, which promises nothing"
                 raise SpecError(detail, field=f"privacy.{name}", remedy="remove it")
-        if self.arm_visibility in ("as-local", "grouped") and self.trust.hides_arms and not self.trust.batched:
+        if self.arm_visibility in ("as-local", "grouped") and promises and self.trust.crowd is Crowd.RELEASE:
             detail = f"'{self.arm_visibility}' needs reports that are private by themselves, and {model_phrase} none is"
             raise SpecError(detail, field="privacy.arm_visibility", remedy="remove it")
         return self
@@ -88,7 +89,7 @@ class Privacy(Section):
     @property
     def is_as_local(self) -> bool:
         """Whether shuffled reports are made as under the local model: each keeps epsilon by itself."""
-        return self.arm_visibility == "as-local" and self.trust.batched
+        return self.arm_visibility == "as-local" and self.trust.crowd is Crowd.BATCH
 
     @property
     def local_epsilon_bound(self) -> float:

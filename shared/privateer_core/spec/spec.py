@@ -14,7 +14,15 @@ from pydantic import Field, model_validator
 from privateer_core.errors import SpecError
 from privateer_core.primitives.questions import Question
 from privateer_core.privacy.terms import Terms, calibrate, report_allotment
-from privateer_core.privacy.trust import BATCH_USUAL, TRUST, can_share_promise, check_promise, has_batch_noise
+from privateer_core.privacy.trust import (
+    BATCH_USUAL,
+    TRUST,
+    Crowd,
+    Recipient,
+    can_share_promise,
+    check_promise,
+    has_batch_noise,
+)
 from privateer_core.spec.columns import Block
 from privateer_core.spec.context import list_blocks
 from privateer_core.spec.experiment import ExperimentTable, Source
@@ -87,7 +95,7 @@ class Spec(Section):
     def _check_promise(self) -> Self:
         """Refuse a promise that no mechanism keeps, and a shuffler under a model without shuffling."""
         check_promise(self.privacy, self.question)
-        if self.experiment.shuffler and not self.privacy.trust.shuffled:
+        if self.experiment.shuffler and self.privacy.trust.endpoint is not Recipient.SHUFFLER:
             detail = f"must be empty under the model '{self.privacy.model}': its reports need no shuffler"
             raise SpecError(detail, field="experiment.shuffler", remedy="remove it")
         return self
@@ -149,7 +157,7 @@ class Spec(Section):
             source_field = f"sources.{source.name}"
             if (source.epsilon is None) != (self.privacy.epsilon is None):
                 raise ValueError(f"{source_field}.epsilon: must be given just where privacy.epsilon is")
-            if self.privacy.trust.batched and self.privacy.local_epsilon_max < (source.epsilon or 0.0):
+            if self.privacy.trust.crowd is Crowd.BATCH and self.privacy.local_epsilon_max < (source.epsilon or 0.0):
                 raise ValueError(f"{source_field}.epsilon: must be at most privacy.local_epsilon_max")
             self._check_source_shares(source, source_field)
         return self
@@ -182,12 +190,12 @@ class Spec(Section):
     @property
     def reports(self) -> int:
         """Number of a device's reports that share the promise: 1 if a single turn is drawn."""
-        return 1 if self.privacy.trust.draws_one else self.experiment.reports_per_person
+        return 1 if self.privacy.trust.crowd is Crowd.NOBODY else self.experiment.reports_per_person
 
     @property
     def groups_arms(self) -> bool:
         """Whether a batch's participants with the same arm are a batch of their own."""
-        return self.privacy.arm_visibility == "grouped" and self.privacy.trust.batched
+        return self.privacy.arm_visibility == "grouped" and self.privacy.trust.crowd is Crowd.BATCH
 
     @property
     def rewards(self) -> int:
@@ -305,7 +313,7 @@ class Spec(Section):
     @property
     def smallest_batch(self) -> int:
         """Minimum batch size that keeps the promise."""
-        return self.privacy.min_batch if self.privacy.trust.batched else 1
+        return self.privacy.min_batch if self.privacy.trust.crowd is Crowd.BATCH else 1
 
     def count_unreachable(self, cohort: str, n_reported: int) -> int:
         """Return the number of a cohort's participants in no round after ``n_reported``, by default 0."""

@@ -16,6 +16,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from privateer_client import Client, Ledger, ReportStatus
 from privateer_core.algorithms import algorithm
+from privateer_core.privacy.trust import Crowd
 from privateer_core.spec.spec import Spec
 from privateer_core.wire.batch import BATCH, SIGNATURE_HEADER
 from privateer_core.wire.publication import decode_envelope
@@ -238,7 +239,7 @@ def spec_of(name: str, model: str) -> Spec:
     spec = algorithm(name).spec.instances()[model]
     data = spec.model_dump(mode="json", exclude_none=True)
     data["experiment"] |= {"round_size": PEOPLE, "horizon": 3 * PEOPLE}
-    data["privacy"] |= {"min_batch": PEOPLE} if spec.privacy.trust.batched else {}
+    data["privacy"] |= {"min_batch": PEOPLE} if spec.privacy.trust.crowd is Crowd.BATCH else {}
     return type(spec).model_validate(data)
 
 
@@ -259,7 +260,7 @@ async def send(api: Api, spec: Spec, key: Ed25519PrivateKey) -> None:
     """Have a whole round report."""
     publication = await api.publication()
     body = body_of(publication, sealed_reports(publication, PEOPLE))
-    batched = spec.privacy.trust.batched
+    batched = spec.privacy.trust.crowd is Crowd.BATCH
     headers = {SIGNATURE_HEADER: BATCH.sign(body, key)} if batched else {}
     response = await api.client.post("/batches" if batched else "/reports", content=body, headers=headers)
     assert response.json()["accepted"] == PEOPLE
@@ -292,7 +293,7 @@ async def test_a_learner_goes_on_from_the_release_that_was_drawn(tmp_path, monke
         assert (await fetch_learner_state(api), await api.publication()) == (state_before, published)
         await send(api, spec, key)
     async with serving_api(copies[False], trusted) as api:
-        if spec.privacy.trust.batched:
+        if spec.privacy.trust.crowd is Crowd.BATCH:
             assert await fetch_learner_state(api) == state_before
         else:
             assert await fetch_learner_state(api) != state_before

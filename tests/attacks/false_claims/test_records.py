@@ -23,7 +23,7 @@ from privateer_core.privacy.record import Row, describe_terms, make_record
 from privateer_core.privacy.record_verification import read_certificates
 from privateer_core.privacy.terms import Terms
 from privateer_core.privacy.terms_verification import verify
-from privateer_core.privacy.trust import CALIBRATIONS, TIGHT, TRUST
+from privateer_core.privacy.trust import CALIBRATIONS, TIGHT, TRUST, Crowd
 from privateer_core.spec.spec import Spec
 from privateer_lab.audit import whole_experiments as experiments
 from privateer_lab.audit.attacks.releases import segment_cases
@@ -108,7 +108,7 @@ def test_a_limit_is_not_above_the_epsilon_of_reports() -> None:
         refused(record, ".mechanism")
 
 
-BY_MODEL = [name for name, spec in SPECS.items() if not spec.privacy.trust.batched]
+BY_MODEL = [name for name, spec in SPECS.items() if spec.privacy.trust.crowd is not Crowd.BATCH]
 
 
 @pytest.mark.parametrize("name", [*BY_MODEL, "phased-shuffle", "phased-reduced"])

@@ -5,20 +5,21 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from msgspec import structs
 from scipy.stats import norm
 
 from privateer_core.accounting.accountant import account
 from privateer_core.accounting.events import Event, Gaussian, Parallel, Pure, ShuffledResponse
-from privateer_core.algorithms import ALGORITHMS, algorithm
+from privateer_core.algorithms import ALGORITHMS, algorithm, parse_spec
 from privateer_core.errors import SpecError
 from privateer_core.mechanisms import MECHANISMS
 from privateer_core.primitives.clipping import Ball
 from privateer_core.primitives.public_coins import Layout
 from privateer_core.primitives.questions import KeyedMeans, VectorSum
-from privateer_core.privacy.certificate import FORMAT, RECORD, Certificate, Claim
+from privateer_core.privacy.certificate import FORMAT, RECORD, Certificate, Claim, certify
 from privateer_core.privacy.risk import Risk, assess_risks, reconstruction_probability
 from privateer_core.privacy.terms import calibrate, uninvited_terms
-from privateer_core.privacy.trust import TRUST, count_honest, trust_of
+from privateer_core.privacy.trust import TRUST, Crowd, Curator, NoiseOrigin, Recipient, count_honest, trust_of
 from privateer_core.spec.privacy import Privacy
 from privateer_core.spec.spec import example_promises
 from privateer_core.wire.publication import Round
@@ -34,7 +35,6 @@ def privacy(row, **changes):
 def test_the_wire_sends_reports_where_the_row_says(row):
     round_ = Round("x", 1, row.name, 10, 70, bytes(32))
     assert round_.endpoint == row.endpoint
-    assert row.shuffled == (row.endpoint == "shuffler")
 
 
 @pytest.mark.parametrize("question", QUESTIONS, ids=lambda kind: type(kind).__name__)
@@ -45,7 +45,7 @@ def test_every_row_answers_every_question_and_keeps_its_promise(row, question):
     assert type(terms.mechanism) in row.serves[type(question)].mechanisms
     assert terms.keeps_promise
     assert (terms.true_delta < 1) == row.promises
-    assert (terms.honest > 0) == row.batched
+    assert (terms.honest > 0) == (row.crowd is Crowd.BATCH)
     assert math.isinf(terms.epsilon) != row.promises
     if row.promises:
         weak = replace(terms, mechanism=terms.mechanism.with_less_noise(4.0))
@@ -70,8 +70,25 @@ def test_a_round_without_invitations_has_terms_without_reports(row):
         assert (terms.batch_size, terms.honest, terms.model) == (0, 0, row.name)
 
 
+def test_two_servers_that_see_no_records_are_a_row(monkeypatch):
+    columns = {"curator": Curator.NOBODY, "noise": NoiseOrigin.SERVERS, "endpoint": Recipient.SHUFFLER}
+    row = structs.replace(TRUST["central"], name="pair", **columns)
+    monkeypatch.setitem(TRUST, "pair", row)
+    promise = privacy(row)
+    claims = certify("test", promise, (calibrate(promise, 10, QUESTIONS[0]),)).claims
+    assert [claim.adversary for claim in claims if claim.epsilon is not None] == [row.reader]
+    assert "the server" not in [claim.adversary for claim in claims], "it sees no records"
+    trials = algorithm("trial").spec.instances()
+    tables = {name: trials[name].model_dump(mode="json", exclude_none=True) for name in ("central", "central-learns")}
+    pair = {"privacy": {"model": "pair", "epsilon": 1.0}}
+    spec = parse_spec(tables["central"] | pair)
+    assert (spec.smallest_batch, spec.has_arm_in_report, spec.questions) == (1, True, ())
+    with pytest.raises(SpecError, match="a curator adds up records"):
+        parse_spec(tables["central-learns"] | pair)
+
+
 def test_honest_people_are_rounded_down_to_three_digits():
-    (shuffled,) = (row for row in TRUST.values() if row.batched)
+    (shuffled,) = (row for row in TRUST.values() if row.crowd is Crowd.BATCH)
     promise = privacy(shuffled, honest_fraction=0.9)
     counts = {fewest: count_honest(promise, fewest) for fewest in (1, 100, 1000, 5678, 123_457)}
     assert counts == {1: 0, 100: 90, 1000: 900, 5678: 5110, 123_457: 111_000}

@@ -52,7 +52,7 @@ export class AdditivePolicy extends Policy {
   /** @param {any} decoded @param {import("../spec.js").Spec} spec */
   check(decoded, spec) {
     const { questions, edges } = this;
-    const isSamePlan = questions.is(decoded.questions) && this.countsArms === !spec.trust.promises;
+    const isSamePlan = questions.is(decoded.questions) && this.countsArms === (spec.trust.noise === "nobody");
     const hasDraws = isWhole(this.count, 1, DRAWS_MAX);
     const parted = edges.length === questions.count - 1 && isRising(edges);
     // Where nobody is asked there are no groups that coins could name.

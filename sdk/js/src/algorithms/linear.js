@@ -6,7 +6,6 @@ import { WORD, chooseClass, mix, readSeed } from "../coins.js";
 import { requireKnown } from "../errors.js";
 import { isWhole, isWithin } from "../numbers.js";
 import { wordToNormal } from "../numerics.js";
-import { drawsOne } from "../trust.js";
 import { lengthOf, multiplyRow, dot } from "../vectors.js";
 import { Design } from "./linear/design.js";
 import { applyLink, clipRow, SHORTEST, encodeSquares } from "./linear/reports.js";
@@ -52,22 +51,22 @@ export class LinearPolicy extends Policy {
   check(decoded, spec) {
     const isJoint = spec.table.report_statistic === "joint";
     const share = isJoint ? 1 : this.shareOf(spec);
-    const mayFavour = spec.armInKey && spec.trust.batched;
+    const mayFavour = spec.armInKey && spec.trust.crowd === "batch";
     const favoured = this.favours === -1 || (mayFavour && this.playable[this.favours] === 1);
     const isSameDesign = this.design.is(decoded.design) && this.link === spec.table.link && this.share === share;
     const ranged = isWithin(this.exploration, 0, 1);
     const classes = isJoint || spec.armInKey ? 1 : this.played.length;
     const { ball, repeats = 1 } = decoded.terms.mechanism;
     const { norm, bound, coordinates } = ball ?? {};
-    const asks = norm === (isJoint && drawsOne(spec.trust) ? "joint" : "l2") && bound === 1 && coordinates === this.coordinates && coordinates <= COORDINATES_MAX && [1, classes].includes(this.classes);
+    const asks = norm === (isJoint && spec.trust.crowd === "nobody" ? "joint" : "l2") && bound === 1 && coordinates === this.coordinates && coordinates <= COORDINATES_MAX && [1, classes].includes(this.classes);
     const isWithinMessages = repeats <= findMaxMessages(spec);
     requireKnown(isSameDesign && ranged && favoured && asks && isWithinMessages);
   }
 
   /** Share of a report that is second moments of contexts. @param {import("../spec.js").Spec} spec */
   shareOf({ trust, privacy, asAlone }) {
-    if (trust.curated) return CURATED;
-    if (trust.batched && !asAlone) return Math.min(CURATED, BATCHED * Math.sqrt(this.design.dimension / FEW));
+    if (trust.noise !== "devices") return CURATED;
+    if (trust.crowd === "batch" && !asAlone) return Math.min(CURATED, BATCHED * Math.sqrt(this.design.dimension / FEW));
     return (privacy.epsilon ?? 0) >= CLEAR ? ALONE : 0;
   }
 
@@ -130,7 +129,7 @@ export class LinearPolicy extends Policy {
 /** The most messages that a report may be: several only where a crowd makes them cheap, and coins tell no arm. @param {import("../spec.js").Spec} spec */
 function findMaxMessages({ table, trust, armInKey, reports }) {
   const { messages_per_report: messages = 1, report_statistic: statistic } = table;
-  const may = trust.batched && armInKey && statistic !== "joint" && reports === 1;
+  const may = trust.crowd === "batch" && armInKey && statistic !== "joint" && reports === 1;
   requireKnown(isWhole(messages, 1, may ? MESSAGES_MAX : 1), "algorithm.messages_per_report");
   return messages;
 }

@@ -23,7 +23,7 @@ export class Policy {
   constructor(decoded, spec) {
     this.version = /** @type {number} */ (decoded.version);
     this.cohort = /** @type {string} */ (decoded.cohort ?? "");
-    this.batched = spec.trust.batched;
+    this.batched = spec.trust.crowd === "batch";
     /** Whether a report has coins of its own. */
     this.freshCoins = true;
   }

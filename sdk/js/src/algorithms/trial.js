@@ -66,7 +66,7 @@ export class TrialPolicy extends Policy {
   check(spec, decoded) {
     const { layout, reported, factors, questions, segments } = this;
     // A curator's record names the arm, too.
-    const namesArms = spec.armInKey || spec.trust.curated;
+    const namesArms = spec.armInKey || spec.trust.noise !== "devices";
     const inside = factors.every((each) => isWhole(each.column, 0) && isWhole(each.columns) && each.column + each.columns <= spec.columns);
     const whole = questions.some((each) => each.everybody) ? 1 : 0;
     const groups = this.arms * Math.max(1, questions.length);

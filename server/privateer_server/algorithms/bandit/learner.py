@@ -16,6 +16,7 @@ from privateer_core.answer.parts import Basis
 from privateer_core.arrays import Array, Bools
 from privateer_core.primitives.contributions import CellHits, GroupSums, KeyedSums
 from privateer_core.primitives.public_coins import UNIT
+from privateer_core.privacy.trust import Crowd
 from privateer_server.algorithms import NewRound, RoundsLearner
 from privateer_server.algorithms.bandit import sampling_rules
 from privateer_server.algorithms.bandit.posterior import (
@@ -110,7 +111,7 @@ class BanditLearner(RoundsLearner[BanditSpec, BanditState, BanditPolicy]):
     def _count_rounds_per_trial(self, batch: int) -> int:
         """Return every how many rounds an arm is tried that is remembered least; more if small shares tell little."""
         privacy = self.spec.privacy
-        if not (privacy.arm_in_key or (privacy.trust.promises and privacy.trust.curated)):
+        if not (privacy.arm_in_key or (privacy.trust.promises and privacy.trust.crowd is Crowd.RELEASE)):
             return 1
         return min(math.ceil(_MIN_TRIAL_PEOPLE / (_TRIAL_SHARE * batch)), round(1 / _TRIAL_SHARE))
 

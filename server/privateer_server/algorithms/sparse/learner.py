@@ -18,6 +18,7 @@ from privateer_core.arrays import Array, Ints
 from privateer_core.errors import SpecError
 from privateer_core.primitives.bounded_vectors import SecondMomentSums, VectorSums
 from privateer_core.primitives.questions import SecondMoments
+from privateer_core.privacy.trust import Curator
 from privateer_server.algorithms import Learner, NewRound, RoundsLearner
 from privateer_server.algorithms.sparse.coefficients import (
     CONFIDENCE,
@@ -377,4 +378,4 @@ class SparseSumLearner(SparseLearner[SumState]):
 
 def learner(spec: SparseSpec) -> Learner:
     """Return the learner of a spec."""
-    return EpochLearner(spec) if spec.privacy.trust.curated else SparseSumLearner(spec)
+    return SparseSumLearner(spec) if spec.privacy.trust.curator is Curator.NOBODY else EpochLearner(spec)

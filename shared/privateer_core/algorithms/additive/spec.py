@@ -20,6 +20,7 @@ from privateer_core.mechanisms.named_symbol import NamedSymbol
 from privateer_core.primitives.public_coins import SlotLayout
 from privateer_core.primitives.questions import FeatureMeans, Question
 from privateer_core.privacy.terms import calibrate
+from privateer_core.privacy.trust import Crowd, Curator, NoiseOrigin
 from privateer_core.spec.arms import ArmsSpec
 from privateer_core.spec.categories import MISSING, Ordinal, name_code
 from privateer_core.spec.features import Feature, Scaled
@@ -137,11 +138,11 @@ class AdditiveSpec(ArmsSpec):
         """Return the spec with the default size and growth of rounds, and finer default bins if there is no noise."""
         spec = super().with_dependent_defaults()
         promises, has_half_life = spec.privacy.trust.promises, spec.has_half_life
-        growth = 0.0 if has_half_life else _ROUND_GROWTHS[0 if spec.privacy.trust.curated else 1]
+        growth = 0.0 if has_half_life else _ROUND_GROWTHS[spec.privacy.trust.noise is NoiseOrigin.DEVICES]
         defaults: dict[str, Any] = {"min_round_fraction": growth}
         if not (promises or has_half_life):
             defaults["round_size"] = _NOISELESS_ROUND_SIZE
-        elif spec.has_coin_plan and not spec.privacy.trust.batched:
+        elif spec.has_coin_plan and spec.privacy.trust.crowd is not Crowd.BATCH:
             defaults["round_size"] = _COIN_ROUND_SIZE
         bins = {} if promises else {"bins": _FINE_BINS}
         sections = {"experiment": spec.experiment.with_unset(defaults), "algorithm": spec.algorithm.with_unset(bins)}
@@ -177,7 +178,7 @@ class AdditiveSpec(ArmsSpec):
         if n_arms * n_short**2 > _LEARNER_NUMBERS_MAX or n_arms * cells.count > _DRAW_NUMBERS_MAX:
             detail = f"have {cells.count - 1} cells, too many for {n_arms} arms"
             raise SpecError(detail, field=field, remedy=f"{fewer_cells}, or have fewer arms")
-        if not self.privacy.trust.curated and n_keys > _LAYOUT_NUMBERS_MAX:
+        if self.privacy.trust.noise is NoiseOrigin.DEVICES and n_keys > _LAYOUT_NUMBERS_MAX:
             detail = f"have too many levels for {n_arms} arms where reports are private by themselves"
             raise SpecError(detail, field=field, remedy="list fewer levels, or have fewer arms or features")
 
@@ -195,7 +196,7 @@ class AdditiveSpec(ArmsSpec):
     @override
     def has_coin_plan(self) -> bool:
         """Whether the arms' levels are learned first, from participants with random arms; others get the best arm."""
-        is_locally_private = self.privacy.is_as_local or self.privacy.trust.draws_one
+        is_locally_private = self.privacy.is_as_local or self.privacy.trust.crowd is Crowd.NOBODY
         return is_locally_private and self.privacy.bound < _CELL_EPSILON
 
     @property
@@ -222,14 +223,14 @@ class AdditiveSpec(ArmsSpec):
         specs, town = super().instances(), {"levels": list(range(70)), "missing": True}
         for model, spec in list(specs.items()):
             data = spec.model_dump(mode="json", exclude_none=True)
-            if spec.privacy.trust.draws_one:
+            if spec.privacy.trust.crowd is Crowd.NOBODY:
                 privacy = {**data["privacy"], "epsilon": _CELL_EPSILON / 2}
                 specs[f"{model}-coins"] = parse_section(cls, data | {"privacy": privacy})
             if not spec.privacy.trust.hides_arms:
                 continue
             context = {"features": {**data["context"]["features"], "town": town}}
             specs[f"{model}-levels"] = parse_section(cls, data | {"context": context})
-            if spec.privacy.trust.curated:
+            if spec.privacy.trust.noise is not NoiseOrigin.DEVICES:
                 # With so many features a participant answers all questions at once.
                 arms_table = {"experiment": {**data["experiment"], "arms": [f"arm {arm}" for arm in range(20)]}}
                 numbers = {f"number {index}": {"low": 0, "high": 1} for index in range(8)}
@@ -256,7 +257,7 @@ class AdditiveSpec(ArmsSpec):
 
     def lower_bound(self, max_expected: float) -> float:
         """Return the absolute lower bound of residuals where few participants expect more than ``max_expected``."""
-        rate_max = _CURATED_RATE_MAX if self.privacy.trust.curated else _RARE_RATE_MAX
+        rate_max = _RARE_RATE_MAX if self.privacy.trust.noise is NoiseOrigin.DEVICES else _CURATED_RATE_MAX
         return max_expected / (1 - max_expected) if max_expected < rate_max else 1.0
 
     @override
@@ -284,8 +285,8 @@ class AdditiveSpec(ArmsSpec):
                 "it may earn less than the best one alone. List fewer options, or ask more people"
             ]
         trust = self.privacy.trust
-        remedies = "" if trust.curated else " use a curator,"
-        if trust.batched and not trust.curated:
+        remedies = " use a curator," if trust.curator is Curator.NOBODY else ""
+        if trust.crowd is Crowd.BATCH:
             remedies = f" raise privacy.local_epsilon_max,{remedies}"
         return [
             f"{noise}, and reward.base_rate is {self.reward.base_rate:g}: choosing by features is likely to earn no "

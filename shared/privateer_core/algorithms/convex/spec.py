@@ -12,6 +12,7 @@ from privateer_core.arrays import Array
 from privateer_core.errors import SpecError
 from privateer_core.primitives.public_coins import UNIT, Layout
 from privateer_core.primitives.questions import KeyedMeans, Question
+from privateer_core.privacy.trust import Crowd
 from privateer_core.spec.arms import RoundSizes
 from privateer_core.spec.experiment import ExperimentTable
 from privateer_core.spec.reward import Reward
@@ -137,7 +138,7 @@ class ConvexSpec(Spec):
     def _check_spec(self) -> Self:
         """Refuse a window, sizes of rounds, or a standard deviation that contradict other keys."""
         experiment, privacy = self.experiment, self.privacy
-        if experiment.conversion_window_seconds and privacy.trust.batched and not privacy.arm_in_key:
+        if experiment.conversion_window_seconds and privacy.trust.crowd is Crowd.BATCH and not privacy.arm_in_key:
             detail = (
                 "needs privacy.arm_visibility = 'visible': other reports of a batch would say when they were decided"
             )
@@ -148,7 +149,7 @@ class ConvexSpec(Spec):
             _refuse(
                 "experiment.min_round_fraction", "needs algorithm.strong_convexity above 0", "set that, or remove this"
             )
-        if privacy.trust.batched and privacy.min_batch > experiment.round_size:
+        if privacy.trust.crowd is Crowd.BATCH and privacy.min_batch > experiment.round_size:
             _refuse("privacy.min_batch", "must be at most experiment.round_size", "lower it, or raise that")
         if self.algorithm.standard_deviation > self.reward.span:
             limit = f"{self.reward.span:g}, the range of rewards: what is measured is cut to that range"

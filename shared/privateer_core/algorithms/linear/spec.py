@@ -14,6 +14,7 @@ from privateer_core.mechanisms.vectors.running_vectors import RunningVectors
 from privateer_core.mechanisms.vectors.vector_symbol import REPEATS_MAX
 from privateer_core.primitives.clipping import Ball
 from privateer_core.primitives.questions import L2VectorSum, Question
+from privateer_core.privacy.trust import Crowd, NoiseOrigin
 from privateer_core.spec.arms import ArmsSpec
 from privateer_core.spec.sections import Section, parse_section
 from privateer_core.spec.spec import Capabilities, example_promises
@@ -84,8 +85,9 @@ class LinearSpec(ArmsSpec):
     def _check_messages(self) -> None:
         """Refuse several messages a report where they are impossible or useless."""
         trust = self.privacy.trust
+        has_batch = trust.crowd is Crowd.BATCH
         for is_refused, detail in (
-            (not trust.batched, f"must be 1 under the model '{trust.name}': only a crowd makes several cheap"),
+            (not has_batch, f"must be 1 under the model '{trust.name}': only a crowd makes several cheap"),
             (not self.privacy.arm_in_key, "must be 1 with hidden arms: coins of a report are those of its choice"),
             (self.moment_share == 1, "must be 1 for joint reports"),
             (self.reports > 1, "must be 1 where experiment.reports_per_person is above 1"),
@@ -100,9 +102,9 @@ class LinearSpec(ArmsSpec):
             return 1.0
         trust = self.privacy.trust
         growth = math.sqrt(self.design.dimension / _REFERENCE_DIMENSION)  # more coordinates have more second moments
-        if trust.curated:
+        if trust.noise is not NoiseOrigin.DEVICES:
             return _CURATED_MOMENT_SHARE
-        if trust.batched and not self.privacy.is_as_local:
+        if trust.crowd is Crowd.BATCH and not self.privacy.is_as_local:
             return min(_CURATED_MOMENT_SHARE, _BATCHED_MOMENT_SHARE * growth)
         return _LOCAL_MOMENT_SHARE if (self.privacy.epsilon or 0.0) >= _MIN_MOMENT_EPSILON else 0.0
 
@@ -127,7 +129,7 @@ class LinearSpec(ArmsSpec):
     @property
     def has_favoured_arm(self) -> bool:
         """Whether a round favours one arm for all participants, since a report may not contain the choice's coins."""
-        return self.privacy.arm_in_key and self.privacy.trust.batched
+        return self.privacy.arm_in_key and self.privacy.trust.crowd is Crowd.BATCH
 
     has_single_arm_rounds = has_favoured_arm
 
@@ -149,7 +151,7 @@ class LinearSpec(ArmsSpec):
             self.moment_share == 1
             or table.min_round_fraction
             or self.reports > 1
-            or not (trust.curated and trust.promises)
+            or trust.noise is not NoiseOrigin.CURATOR
         ):
             return 0
         steps = -(-table.horizon // self.first_batch(""))
@@ -158,7 +160,7 @@ class LinearSpec(ArmsSpec):
     @property
     def ball(self) -> Ball:
         """Return the ball of the report vectors; joint ones with noise of the device have a smaller distance."""
-        is_joint = self.moment_share == 1 and self.privacy.trust.draws_one
+        is_joint = self.moment_share == 1 and self.privacy.trust.crowd is Crowd.NOBODY
         return Ball("joint" if is_joint else "l2", 1.0, self._n_coordinates)
 
     def make_question(self, seed: int) -> L2VectorSum:

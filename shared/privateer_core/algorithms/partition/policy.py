@@ -17,6 +17,7 @@ from privateer_core.policies.policy import Arms, ArmsPolicy, ChoiceAnalyzer
 from privateer_core.primitives.contributions import KeyedValues
 from privateer_core.primitives.public_coins import UNIT, EarlierChoices, Layout
 from privateer_core.privacy.terms import Terms
+from privateer_core.privacy.trust import Crowd
 from privateer_core.spec.context import describe_bins
 
 if TYPE_CHECKING:
@@ -225,7 +226,7 @@ class PartitionPolicy(AskedBins, ArmsPolicy):
     @property
     @override
     def timeless(self) -> bool:
-        return self.fresh_coins or not self.terms.trust.batched
+        return self.fresh_coins or self.terms.trust.crowd is not Crowd.BATCH
 
     @override
     def make_earlier_analyzer(self, earlier: "PartitionPolicy") -> ChoiceAnalyzer:

@@ -9,6 +9,7 @@ from typing_extensions import override
 
 from privateer_core.primitives.public_coins import Layout
 from privateer_core.primitives.questions import KeyedMeans
+from privateer_core.privacy.trust import Crowd
 from privateer_core.spec.arms import ArmsSpec
 from privateer_core.spec.half_life import HalfLife, check_half_lives, half_life_concerns, list_half_lives
 from privateer_core.spec.sections import Section, parse_section
@@ -79,7 +80,7 @@ class PartitionSpec(ArmsSpec):
             for name, spec in specs.items()
             if spec.privacy.arm_in_key
         }
-        batched = next(name for name, spec in specs.items() if spec.privacy.trust.batched)
+        batched = next(name for name, spec in specs.items() if spec.privacy.trust.crowd is Crowd.BATCH)
         specs[f"{batched}-as-local"] = cls._example(promises[batched] | {"arm_visibility": "as-local"})
         return specs | {f"{name}-memory": cls._example(table, half_life="auto") for name, table in promises.items()}
 

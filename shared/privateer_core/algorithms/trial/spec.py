@@ -27,6 +27,7 @@ from privateer_core.errors import SpecError
 from privateer_core.mechanisms.cell_pairs import PARTICIPANTS_MAX
 from privateer_core.primitives.public_coins import SlotLayout
 from privateer_core.primitives.questions import KeyedHits, Question
+from privateer_core.privacy.trust import Crowd, Curator, NoiseOrigin
 from privateer_core.sampling.randomness import SYMBOLS_MAX
 from privateer_core.spec.adjustment import ADJUSTMENTS_MAX, learned_names, remaining_deviation_factor
 from privateer_core.spec.arms import ARMS_MAX_COMPARED, ArmsSpec, ArmsTable
@@ -68,7 +69,7 @@ class TrialSpec(ArmsSpec):
         if (self.min_relevant_effect or 0.0) >= 1:
             detail = f"must be below the range of rewards, {self.reward.span:g}"
             raise SpecError(detail, field="algorithm.minimum_detectable_effect", remedy="lower it")
-        is_curated, names = self.privacy.trust.curated, self.learned_adjustments
+        is_curated, names = self.privacy.trust.curator is Curator.SERVER, self.learned_adjustments
         if names:
             check_learnable_slopes(names, len(self.looks), is_curated=is_curated, is_numeric=self.is_numeric)
         return self
@@ -89,9 +90,9 @@ class TrialSpec(ArmsSpec):
 
     def _check_keys(self) -> None:
         """Refuse more keys than a symbol of two bytes can encode, with its bit."""
-        is_curated, n_arms = self.privacy.trust.curated, self.arm_count if self.has_arm_in_report else 1
+        n_arms = self.arm_count if self.has_arm_in_report else 1
         limit, n_keys = SYMBOLS_MAX // 2, self.segment_count * self.n_answers * n_arms
-        if is_curated or n_keys <= limit:
+        if self.privacy.trust.noise is not NoiseOrigin.DEVICES or n_keys <= limit:
             return
         parts = f"{self.segment_count} segments" + (f" by {n_arms} arms" if n_arms > 1 else "")
         parts += f" by {self.n_answers} answers to guardrails" if self.n_answers > 1 else ""
@@ -124,7 +125,11 @@ class TrialSpec(ArmsSpec):
             detail = f"is {first_look} at the first look, and {n_cells} segments and arms need {minimum} at least"
             remedy = f"raise it to {minimum}, or have fewer segments"
             raise SpecError(detail, field="experiment.round_size", remedy=remedy)
-        if self.is_numeric and self.privacy.trust.curated and self.largest_batch() > PARTICIPANTS_MAX:
+        if (
+            self.is_numeric
+            and self.privacy.trust.noise is not NoiseOrigin.DEVICES
+            and self.largest_batch() > PARTICIPANTS_MAX
+        ):
             detail = f"has a look after {self.largest_batch():,} people, and sums of squares hold {PARTICIPANTS_MAX:,}"
             raise SpecError(detail, field="experiment.horizon", remedy="lower it, or raise algorithm.looks")
 
@@ -151,7 +156,7 @@ class TrialSpec(ArmsSpec):
         A curator or a batch hides a whole report. A locally private report with a small epsilon is more informative
         with a single question.
         """
-        if self.privacy.trust.curated or self.privacy.trust.batched:
+        if self.privacy.trust.crowd is not Crowd.NOBODY:
             return ()
         n_facts, has_declared_shares = 1 + len(self.algorithm.guardrails), self.segments.proportions is not None
         explored_share = 1.0 if self.algorithm.allocation == "fixed" else self.arm_count * self.min_arm_share
@@ -255,7 +260,7 @@ class TrialSpec(ArmsSpec):
 
         A curator's record does, and other reports if ``privacy.arm_visibility`` is "visible".
         """
-        return self.privacy.arm_in_key or self.privacy.trust.curated
+        return self.privacy.arm_in_key or self.privacy.trust.noise is not NoiseOrigin.DEVICES
 
     def layout(self, seed: int, shares: Array) -> SlotLayout:
         """Return the layout of coins in a round with reports, for shares of arms (`share_rows`, arms)."""
@@ -369,7 +374,7 @@ class TrialSpec(ArmsSpec):
             **{
                 f"{name}-learns": cls._example(promises[name], reward={**_NUMERIC, "covariates": _COVARIATES})
                 for name, spec in specs.items()
-                if spec.privacy.trust.curated
+                if spec.privacy.trust.curator is Curator.SERVER
             },
         }
 

@@ -14,7 +14,7 @@ from privateer_core.privacy.certificate import recompute
 from privateer_core.privacy.record import make_record
 from privateer_core.privacy.record_verification import read_certificates
 from privateer_core.privacy.risk import assess_risks
-from privateer_core.privacy.trust import TRUST
+from privateer_core.privacy.trust import TRUST, Curator, Recipient
 from privateer_lab.pages.review.document import Review, make_review, render_html, write_pack
 from privateer_lab.pages.review.evidence import list_audit_targets, read_audit, run_audit
 from privateer_lab.pages.review.subject import MISSING, ExperimentStanding, Facts, Subject, read_facts, to_builtins
@@ -55,7 +55,7 @@ def test_the_review_says_who_sees_upload_tokens(name: str) -> None:
         assert words in text
         assert words not in before
     assert "Devices are not authenticated" not in text
-    taker = "shuffler" if SPECS[name].privacy.trust.shuffled else "server"
+    taker = "shuffler" if SPECS[name].privacy.trust.endpoint is Recipient.SHUFFLER else "server"
     assert f"{taker}: spent tokens" in text
 
 
@@ -137,7 +137,7 @@ def test_parties_see_what_the_threat_model_says() -> None:
     for name, spec in SPECS.items():
         row, review = spec.privacy.trust, review_of(name)
         by_name = {party.name: party for party in review.parties}
-        assert ("the shuffler" in by_name) == row.shuffled
+        assert ("the shuffler" in by_name) == (row.endpoint is Recipient.SHUFFLER)
         assert by_name["the server"].sees == row.sees
         for party_name in ("the device", "the shuffler", "a reader of the network"):
             if party_name in by_name:
@@ -148,8 +148,8 @@ def test_parties_see_what_the_threat_model_says() -> None:
 def test_stored_things_follow_the_trust_model() -> None:
     for name, spec in SPECS.items():
         places = {place.where: place for place in review_of(name).kept}
-        assert ("shuffler: reports" in places) == spec.privacy.trust.shuffled
-        assert ("records" in places["server: open round"].what) == spec.privacy.trust.curated
+        assert ("shuffler: reports" in places) == (spec.privacy.trust.endpoint is Recipient.SHUFFLER)
+        assert ("records" in places["server: open round"].what) == (spec.privacy.trust.curator is Curator.SERVER)
         assert places["server: keys"].until == "the round closes"
 
 

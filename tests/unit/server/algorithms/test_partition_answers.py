@@ -8,6 +8,7 @@ import pytest
 
 from privateer_core.algorithms.partition import PartitionSpec
 from privateer_core.answer.parts import BinMeans, DriftTest, HalfLives
+from privateer_core.privacy.trust import Crowd
 from privateer_lab.simulation.scores import SeededNoise
 from privateer_server.algorithms import learner_for
 from privateer_server.rounds.schedule import Schedule
@@ -52,7 +53,7 @@ def test_rounds_leave_out_fewer_participants_than_a_minimum_batch(name):
     spec = SPECS[name]
     n_left = spec.experiment.horizon + sum(source.participants for source in spec.sources)
     n_left -= sum(result.step.batch_size for result in rounds(spec))
-    assert 0 <= n_left < (spec.privacy.min_batch if spec.privacy.trust.batched else 1) * len(spec.cohorts)
+    assert 0 <= n_left < (spec.privacy.min_batch if spec.privacy.trust.crowd is Crowd.BATCH else 1) * len(spec.cohorts)
 
 
 QUICK = {"privacy.epsilon": 8.0, "experiment.round_size": 500, "experiment.horizon": 4000}

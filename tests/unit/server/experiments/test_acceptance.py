@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from privateer_core.algorithms import algorithm
+from privateer_core.privacy.trust import Recipient
 from privateer_core.spec.spec import Spec
 from tests.support.algorithms import RUN
 from tests.support.changes import change, make_change
@@ -19,7 +20,7 @@ def spec_of(name: str) -> Spec:
     return next(
         instance
         for instance in instances.values()
-        if not instance.privacy.trust.shuffled and instance.privacy.trust.calibration == "tight"
+        if instance.privacy.trust.endpoint is not Recipient.SHUFFLER and instance.privacy.trust.calibration == "tight"
     )
 
 

@@ -37,7 +37,7 @@ export class Questions {
   /** @param {import("../../spec.js").Spec} spec */
   constructor(spec) {
     this.features = listCells(spec);
-    this.merges = spec.trust.promises;
+    this.merges = spec.trust.noise !== "nobody";
     /** The place of each feature's first term; 0 is the term that everybody has. @type {number[]} */
     this.firsts = [];
     this.terms = this.features.reduce((sum, feature) => (this.firsts.push(sum), sum + countCells(feature)), 1);

@@ -5,7 +5,6 @@ import { readList, findTrue, readTable } from "../../arrays.js";
 import { UNIT, isRising } from "../../coins.js";
 import { requireKnown } from "../../errors.js";
 import { isWhole } from "../../numbers.js";
-import { drawsOne } from "../../trust.js";
 
 /** Epsilon of a report that stands alone from which on it names arms and cells. */
 const ALONE = 4;
@@ -13,7 +12,7 @@ const ALONE = 4;
 const COUNTED = Math.floor(UNIT / 20);
 
 /** Whether levels of arms are learned first, from people who get an arm by coins. @param {import("../../spec.js").Spec} spec */
-export const startsFromLevels = (spec) => (spec.asAlone || drawsOne(spec.trust)) && spec.bound < ALONE;
+export const startsFromLevels = (spec) => (spec.asAlone || spec.trust.crowd === "nobody") && spec.bound < ALONE;
 
 /** People whom coins treat alike. `arm` is what they give, -1: the best one; `asked` is 0: about levels, or 1 + the feature.
  * @typedef {{arm: number, asked: number, counted: boolean}} Group */
