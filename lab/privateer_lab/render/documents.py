@@ -76,10 +76,8 @@ def write_details(conclusion: Conclusion, answer: Answer, *, with_conclusion: bo
     rest = msgspec.structs.replace(answer, parts=tuple(part for part in answer.parts if not isinstance(part, in_words)))
     tables += answer_tables(msgspec.structs.replace(rest, effects=(), gain=None) if with_conclusion else rest)
     tables += [_cut_table(*table) for means in answer.all_of(BinMeans) for table in part_tables(means)]
-    decided_first = [
-        table._replace(rows=sorted(table.rows, key=lambda row: row.get("decided") is False)) for table in tables
-    ]
-    return AnswerDocument(headline, answer.warnings, sentences, decided_first, ())
+    tables = [table._replace(rows=sorted(table.rows, key=lambda row: row.get("decided") is False)) for table in tables]
+    return AnswerDocument(headline, answer.warnings, sentences, tables, ())
 
 
 def _write_notes(conclusion: Conclusion, basis: str) -> list[str]:

@@ -166,8 +166,7 @@ class Experiment:
     def note_failed_closing(self, error: Exception, now: float) -> None:
     def follow_round(self, closed: ClosedRound) -> None:
         """Continue with the round after a closed one."""
-        n_earlier = self.n_earlier + closed.received
-        self.advance(replace(self.snapshot, current=closed.next_round, n_earlier=n_earlier))
+        self.advance(replace(self.snapshot, current=closed.next_round, n_earlier=self.n_earlier + closed.received))
 
         """Record that closing the round failed: a full disk is retried soon, a failing learner only after a restart."""
         self.retry_at = now + _RETRY_DELAY_SECONDS if isinstance(error, TRANSIENT_ERRORS) else math.inf

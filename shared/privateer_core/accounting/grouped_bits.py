@@ -136,7 +136,7 @@ class _Crowds:
 
         A batch has Y - U bits 1 more than true ones: U true bits 1 are flipped, and Y true bits 0.
         """
-        (first_flipped, flipped), (first_gained, _) = self._find_flips(ones), self._find_flips(zeros)
+        (first_flipped, flipped), (first_gained, _) = self._flip_probabilities(ones), self._flip_probabilities(zeros)
         rises, values = self._find_sums(zeros)
         # The first place at which the sum does not rise any more is the best, about where it is for normal noise.
         variance = (ones + zeros) * self._flip * (1 - self._flip)
@@ -158,13 +158,13 @@ class _Crowds:
     def _find_sums(self, trials: int) -> tuple[Array, Array]:
         """Return for each number of flipped bits by how much delta rises before it, and delta from it on."""
         if trials not in self._sums:
-            masses = self._find_flips(trials)[1]
+            masses = self._flip_probabilities(trials)[1]
             before, at = np.append(0.0, masses), np.append(masses, 0.0)
             values = self._gain * before - self._gap * np.cumsum(at[::-1])[::-1]
             self._sums[trials] = self._gain * before - self._loss * at, values
         return self._sums[trials]
 
-    def _find_flips(self, trials: int) -> tuple[int, Array]:
+    def _flip_probabilities(self, trials: int) -> tuple[int, Array]:
         """Return the probabilities of the numbers of flipped bits that occur, and the first of these numbers."""
         if trials not in self._flips:
             counts, masses = trim_binomial(trials, self._flip)

@@ -65,7 +65,7 @@ class Connections:
     def enter(self, connection: Connection) -> None:
         """Add a connection that was just accepted, and close another connection if there are too many."""
         if len(self) >= self._max_connections:
-            oldest = self._find_oldest()
+            oldest = self._choose_dropped()
             self.leave(oldest)
             oldest.drop()
         self._stages[connection.stage][connection] = None
@@ -87,8 +87,8 @@ class Connections:
                 del self._counts[connection.sender]
         self.note_drained(connection)
 
-    def _find_oldest(self) -> Connection:
-        """Return the oldest connection of the earliest stage, of the sender with the most if these are many."""
+    def _choose_dropped(self) -> Connection:
+        """Return the connection to drop: the oldest of the earliest stage, of the largest sender if these are many."""
         connections = (connection for stage in self._stages.values() for connection in stage)
         greediest, count = max(self._counts.items(), key=lambda item: item[1])
         is_greedy = count > self._max_connections // _GREEDY_DIVISOR

@@ -136,7 +136,7 @@ def compute_bin_sums(
     spec: PartitionSpec, policy: PartitionPolicy, release: KeyedRelease, shares: Array | None = None
 ) -> BinSums:
     """Return the round's sums by bin and arm; ``shares`` are those of a bin's participants in its parts."""
-    reporting = _reporting_shares(spec, policy, shares)
+    reporting = _arm_reporting_shares(spec, policy, shares)
     if not policy.fresh_coins:
         hits = release.hits if release.hits.shape == release.sums.shape else None
         return BinSums(release.counts.astype(np.float64), release.sums, hits, reporting, release.gain * reporting)
@@ -154,7 +154,7 @@ def _arrange_by_cell(policy: PartitionPolicy, values: Array) -> Array:
 
 def key_shares(spec: PartitionSpec, policy: PartitionPolicy, shares: Array | None = None) -> tuple[Array, Ints]:
     """Return the share of its bin's participants with each key, and the index of that bin; shape (keys,) each."""
-    reporting_shares = _reporting_shares(spec, policy, shares)
+    reporting_shares = _arm_reporting_shares(spec, policy, shares)
     if policy.fresh_coins:
         return reporting_shares[policy.cells[:, 0], policy.cells[:, 1]], policy.cells[:, 0]
     # Coins ask about one arm, and those people of a source who played it contribute.
@@ -169,7 +169,7 @@ def expected_key_shares(spec: PartitionSpec, shares: Array, cohort: str) -> Arra
     return np.full((len(shares), 1), 1.0 if logged_shares is None else float(logged_shares.mean()))
 
 
-def _reporting_shares(spec: PartitionSpec, policy: PartitionPolicy, shares: Array | None = None) -> Array:
+def _arm_reporting_shares(spec: PartitionSpec, policy: PartitionPolicy, shares: Array | None = None) -> Array:
     """Return the share of a bin's participants who report on each arm, (bins, arms)."""
     arm_shares, logged_shares = policy.layout.shares, _logged_arm_shares(spec, policy.cohort)
     part_shares = arm_shares if policy.fresh_coins else np.ones_like(arm_shares)
@@ -228,7 +228,7 @@ def _value_evidence(
     inverse variance. Of a bin with parts those tell who played the arm: what is known of how they differ is taken off.
     """
     sums = compute_bin_sums(spec, policy, release, parts.shares if parts else None)
-    bias = selection_bias(policy, _reporting_shares(spec, policy), parts.shares, parts.mean) if parts else 0.0
+    bias = selection_bias(policy, _arm_reporting_shares(spec, policy), parts.shares, parts.mean) if parts else 0.0
     share, expected = sums.reporting_shares * people[:, None], beliefs.prior.clip_values(beliefs.mean + bias)
     score_sums = _build_score_sums(sums, share, release)
     precision, moment = score_sums.evidence(expected, beliefs.prior.shrink_to_level(expected))

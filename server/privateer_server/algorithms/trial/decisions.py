@@ -27,7 +27,7 @@ _CORRECTIONS: Final[dict[str, Correction]] = {"holm": "holm", "bh": "bh", "none"
 DIGITS: Final = 6
 _MAX_NAME_LENGTH: Final = 40  # characters of an arm's name in a remark
 _MAX_BOUNDS_RATIO: Final = 0.5  # bounds that are worth naming: no wider than so much of those of the spec
-UNSAID_REASONS: Final[dict[ReasonCode, Reason]] = {
+MISSING_REASONS: Final[dict[ReasonCode, Reason]] = {
     ReasonCode.FEW: Reason.FEW_PEOPLE,
     ReasonCode.NOBODY: Reason.NOBODY,
     ReasonCode.NOISE: Reason.NOISE,
@@ -144,7 +144,7 @@ def _build_segment_effects(findings: TrialFindings, spec: TrialSpec) -> Iterator
         cell, group = (k, a - 1), spec.segment_names[k] if spec.segment_count > 1 else None
         contribution_ends = float(effects.contribution_low[cell]), float(effects.contribution_high[cell])
         code = ReasonCode(int(effects.reason[cell]))
-        reason = _choose_reason(decisions, cell, UNSAID_REASONS.get(code), contribution_ends)
+        reason = _choose_reason(decisions, cell, MISSING_REASONS.get(code), contribution_ends)
         effect = _build_effect(spec, a, group, decisions, cell, reason, effects.rough)
         detectable = unit * float(effects.detectable[cell])
         yield msgspec.structs.replace(
@@ -164,7 +164,7 @@ def _build_average_effects(findings: TrialFindings, spec: TrialSpec) -> Iterator
         cell = (a - 1,)
         code = ReasonCode(int(average_effects.reason[cell]))
         is_known = math.isfinite(average_effects.estimate[cell])
-        missing_reason = None if is_known else UNSAID_REASONS.get(code, UNSAID_REASONS[ReasonCode.LOOK])
+        missing_reason = None if is_known else MISSING_REASONS.get(code, MISSING_REASONS[ReasonCode.LOOK])
         reason = _choose_reason(decisions, cell, missing_reason, (math.nan, math.nan))
         effect = _build_effect(spec, a, None, decisions, cell, reason, average_effects.rough)
         detectable = unit * float(average_effects.detectable[cell])
@@ -230,7 +230,7 @@ def _build_effect(
     if reason in (Reason.RARE, Reason.HEAVY_TAIL):
         estimate = spec.reward.span * float(rough_estimates[cell])
         return Effect(spec.options[arm], group, round_figure(estimate, abs(estimate)), None, None, reason)
-    if reason in UNSAID_REASONS.values():
+    if reason in MISSING_REASONS.values():
         return Effect(spec.options[arm], group, None, None, None, reason)
     value, low, high = round_interval(spec.reward.span * decisions.intervals[cell])
     people = None if value is None else int(decisions.people[cell])

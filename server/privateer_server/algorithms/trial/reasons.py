@@ -153,12 +153,12 @@ def choose_reason_codes(
         ReasonCode.LOOK: np.full(is_share_known.shape, not is_look),
         ReasonCode.SMALL: is_small & ~sums.is_hidden,
     }
-    unsaid = find_unsaid_codes(sums)
-    has_no_interval = np.isin(unsaid, (*NO_INTERVAL_CODES,))
-    return np.select([has_no_interval, *conditions.values()], [unsaid, *conditions], unsaid).astype(np.int64)
+    codes = find_missing_codes(sums)
+    has_no_interval = np.isin(codes, (*NO_INTERVAL_CODES,))
+    return np.select([has_no_interval, *conditions.values()], [codes, *conditions], codes).astype(np.int64)
 
 
-def find_unsaid_codes(sums: Sums) -> Ints:
+def find_missing_codes(sums: Sums) -> Ints:
     """Return the reason codes of missing or wide intervals from the sums alone."""
     codes = {
         ReasonCode.NOBODY: sums.has_nobody,
@@ -171,7 +171,7 @@ def find_unsaid_codes(sums: Sums) -> Ints:
     return np.select([*codes.values()], [*codes], ReasonCode.NONE).astype(np.int64)
 
 
-def default_unsaid_codes(sums: Sums) -> Ints:
+def default_missing_codes(sums: Sums) -> Ints:
     """Return the reason codes of missing intervals without a reason of their own, (J, K): noise or few people."""
     return np.where(sums.is_randomized, ReasonCode.NOISE, ReasonCode.FEW).astype(np.int64)
 

@@ -30,8 +30,8 @@ from privateer_server.algorithms.trial.reasons import (
     NO_INTERVAL_CODES,
     ArmCounts,
     choose_reason_codes,
-    default_unsaid_codes,
-    find_unsaid_codes,
+    default_missing_codes,
+    find_missing_codes,
     narrower_bounds,
 )
 
@@ -301,8 +301,8 @@ def compute_average_effects(evidence: TrialEvidence, everybody: TrialEvidence | 
     scores = combine_scores(evidence, everybody)
     p_value = p_values(times, scores)[-1]
     adjusted, pooled = holm(p_value), evidence.common.pooled
-    unsaid_codes = find_unsaid_codes(pooled)[0]
-    has_reason = average.is_ready | np.isin(unsaid_codes, NO_INTERVAL_CODES)
+    missing_codes = find_missing_codes(pooled)[0]
+    has_reason = average.is_ready | np.isin(missing_codes, NO_INTERVAL_CODES)
     estimate = np.where(has_interval, average.estimate, np.nan)
     below, above = estimate, estimate
     if np.isfinite(critical):
@@ -316,7 +316,7 @@ def compute_average_effects(evidence: TrialEvidence, everybody: TrialEvidence | 
         adjusted <= alpha,
         _detectable_deviations(times, alpha) * np.sqrt(average.variance),
         np.where(has_interval, average.contributions, np.nan),
-        np.where(has_reason, unsaid_codes, default_unsaid_codes(pooled)[0]),
+        np.where(has_reason, missing_codes, default_missing_codes(pooled)[0]),
         narrower_bounds(pooled)[0],
         np.where(pooled.is_inhabited, average.estimate, np.nan),
         ArmCounts.from_sums(pooled).select(0),

@@ -30,10 +30,9 @@ from privateer_core.answer.parts import (
 from privateer_core.answer.share_source import ShareSource
 from privateer_core.arrays import Array, Bools
 from privateer_core.policies.expected_rewards import ExpectedRewards, sum_by_group
-from privateer_core.privacy.trust import NoiseOrigin
 from privateer_server.algorithms.trial.decisions import (
     DIGITS,
-    UNSAID_REASONS,
+    MISSING_REASONS,
     TrialFindings,
     build_effects,
     choose_overall_basis,
@@ -294,7 +293,7 @@ def _bound_facts(state: TrialState, spec: TrialSpec) -> Iterator[Fact]:
     Of a mean f and a variance v no more than v / (v + (1 - f)^2) are 1, and v / (v + f^2) are 0 (Cantelli 1928).
     """
     sums = state.evidence.stable.pooled
-    if sums.values is None or spec.privacy.trust.noise is NoiseOrigin.DEVICES or not sums.is_ready.all():
+    if sums.values is None or not (spec.privacy.trust.curated and sums.is_ready.all()):
         return
     mean, variance = sums.middle, sums.spread_of_hits
     for bound, distances in ((spec.reward.low, mean), (spec.reward.high, 1 - mean)):
@@ -330,8 +329,8 @@ def _build_guardrail_effect(
 ) -> Effect:
     value, low, high = (float(part[cell]) for part in (effects.estimate, effects.low, effects.high))
     is_decided = bool(effects.decided[cell])
-    unsaid_reason = UNSAID_REASONS.get(ReasonCode(int(effects.reason[cell])), Reason.NOT_LOOKED_AT)
-    reason = Reason.EARLIER if is_decided else unsaid_reason
+    missing_reason = MISSING_REASONS.get(ReasonCode(int(effects.reason[cell])), Reason.NOT_LOOKED_AT)
+    reason = Reason.EARLIER if is_decided else missing_reason
     if math.isfinite(value):
         reason = classify_effect(low, high, decided=is_decided)
     return Effect(option, group, *round_interval(np.array([value, low, high])), reason)
