@@ -245,7 +245,7 @@ class RoundsLearner(ABC, Generic[SpecT, StateT, PolicyT]):
 
 
 def must_agree(old: Spec, new: Spec, fields: tuple[str, ...]) -> None:
-    """Refuse to begin an experiment with another one's evidence if their specs differ in one of these dotted fields."""
+    """Refuse to begin an experiment with evidence of another if their specs differ in any dotted field."""
     for field in fields:
         if _get_field(old, field) != _get_field(new, field):
             detail = "differs from that of the experiment to begin with"

@@ -282,7 +282,7 @@ class Intake:
             await counting
 
     def _select_processable(self, pending: list[_PendingRequest]) -> list[_PendingRequest]:
-        """Return the requests of experiments whose round is not closing; all other requests are held or refused."""
+        """Return the requests of experiments whose round is not closing; hold or refuse the rest."""
         processable: list[_PendingRequest] = []
         for pending_request in pending:
             if pending_request.request.experiment not in self._closing_tasks:
@@ -294,7 +294,7 @@ class Intake:
         return processable
 
     async def _decrypt_group(self, group: list[_PendingRequest]) -> None:
-        """Decrypt a large group round by round in other processes; other requests are decrypted when counted."""
+        """Decrypt a large group round by round in other processes; a small group is decrypted when counted."""
         if sum(pending.size for pending in group) < MIN_BYTES_FOR_PROCESSES:
             return
         rounds: dict[str, tuple[OpenRound, list[Request]]] = {}

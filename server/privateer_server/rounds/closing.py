@@ -39,7 +39,7 @@ class ClosedRound(NamedTuple):
 
 
 class RoundCloser:
-    """Closes rounds that take no more reports: learns from them, and publishes the next ones.
+    """Closes rounds that take no more reports: learns from each round, and publishes the next.
 
     Only the server with the lease of the experiment does that. The key of the next round is on disk before a record
     names it. The journal has the next round, and in it the noise of the release, before the database has it; of two
