@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -81,7 +82,7 @@ def test_two_servers_that_see_no_records_are_a_row(monkeypatch):
     trials = algorithm("trial").spec.instances()
     tables = {name: trials[name].model_dump(mode="json", exclude_none=True) for name in ("central", "central-learns")}
     pair = {"privacy": {"model": "pair", "epsilon": 1.0}}
-    spec = parse_spec(tables["central"] | pair)
+    spec: Any = parse_spec(tables["central"] | pair)
     assert (spec.smallest_batch, spec.has_arm_in_report, spec.questions) == (1, True, ())
     with pytest.raises(SpecError, match="a curator adds up records"):
         parse_spec(tables["central-learns"] | pair)

@@ -30,6 +30,7 @@ from privateer_core.answer.parts import (
 from privateer_core.answer.share_source import ShareSource
 from privateer_core.arrays import Array, Bools
 from privateer_core.policies.expected_rewards import ExpectedRewards, sum_by_group
+from privateer_core.privacy.trust import NoiseOrigin
 from privateer_server.algorithms.trial.decisions import (
     DIGITS,
     MISSING_REASONS,
@@ -293,7 +294,7 @@ def _bound_facts(state: TrialState, spec: TrialSpec) -> Iterator[Fact]:
     Of a mean f and a variance v no more than v / (v + (1 - f)^2) are 1, and v / (v + f^2) are 0 (Cantelli 1928).
     """
     sums = state.evidence.stable.pooled
-    if sums.values is None or not (spec.privacy.trust.curated and sums.is_ready.all()):
+    if sums.values is None or spec.privacy.trust.noise is NoiseOrigin.DEVICES or not sums.is_ready.all():
         return
     mean, variance = sums.middle, sums.spread_of_hits
     for bound, distances in ((spec.reward.low, mean), (spec.reward.high, 1 - mean)):
