@@ -128,7 +128,7 @@ def changes_router(
 
     @router.get("/log", responses=describe_refusals(*ADMIN_REFUSALS, NotFound, Unavailable))
     def log(name: str, _: Reader) -> models.Log:
-        """List what was changed, when and by whom; a deleted experiment keeps its log."""
+        """List the changes of an experiment with their times and authors; a deleted experiment keeps its log."""
         if not experiments.is_deleted(name):
             experiments.get(name)
         return views.build_log(name, store.log(name))

@@ -58,7 +58,7 @@ class Details(Summary):
 
 
 class HistoryRow(BaseModel):
-    """A published round: whom it asked, how reports were randomized, and what the learner counted before it."""
+    """A published round: its participants, the randomization of their reports, and the learner's counts before."""
 
     version: int
     batch_size: int
@@ -78,7 +78,7 @@ class RoundHistory(BaseModel):
 
 
 class LogEntry(BaseModel):
-    """A change: when, what, whose request, the version then, and the first version in which it holds.
+    """A change: its time, action, author, the version then, and the first version in which it holds.
 
     ``since`` is null as long as the change waits for the open round to end.
     """
