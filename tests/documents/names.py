@@ -186,7 +186,7 @@ def drifts(survey: Survey, folder: str) -> list[str]:
 
 
 def main(arguments: list[str]) -> int:
-    """Print the shares and what is wrong with them; return the exit code."""
+    """Print the shares and their faults; return the exit code."""
     messages = []
     for folder, survey in surveys().items():
         print(f"{folder:12}", *(f"{kind} {share:5.2f} %" for kind, share in survey.shares().items()))

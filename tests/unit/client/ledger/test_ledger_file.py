@@ -1,4 +1,4 @@
-"""Ledgers on the disk: damaged files, foreign files and other versions are refused in one line."""
+"""Ledgers on the disk: damaged files, foreign files and files of another version are refused in a line."""
 
 import os
 import sqlite3
