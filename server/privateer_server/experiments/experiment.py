@@ -25,8 +25,8 @@ from privateer_core.spec.spec import Spec
 from privateer_server.conclusions.conclusion import conclude
 from privateer_server.data import Data
 from privateer_server.intake.decryption import SEALED_SIZE
-from privateer_server.rounds.open_round import OpenRound, restore_round, with_deadlines
 from privateer_server.rounds.closing import ClosedRound
+from privateer_server.rounds.open_round import OpenRound, restore_round, with_deadlines
 from privateer_server.rounds.schedule import Schedule, Step, count_participants
 from privateer_server.store.records import TRANSIENT_ERRORS, ExperimentRecord, ExperimentState, OutdatedState
 
@@ -163,11 +163,11 @@ class Experiment:
             self._published.set()
             self._published = asyncio.Event()
 
-    def note_failed_closing(self, error: Exception, now: float) -> None:
     def follow_round(self, closed: ClosedRound) -> None:
         """Continue with the round after a closed one."""
         self.advance(replace(self.snapshot, current=closed.next_round, n_earlier=self.n_earlier + closed.received))
 
+    def note_failed_closing(self, error: Exception, now: float) -> None:
         """Record that closing the round failed: a full disk is retried soon, a failing learner only after a restart."""
         self.retry_at = now + _RETRY_DELAY_SECONDS if isinstance(error, TRANSIENT_ERRORS) else math.inf
         message = "experiment %s: round %d is not closed (%s); its reports are kept, and %s tries again"
