@@ -106,9 +106,9 @@ test("what subset selection, grouped bits, normal noise and allotments cost", ()
     assert.ok(Math.abs(found - wanted) <= digits * wanted, `${found} is not ${wanted}`);
   for (const one of subsets) near(shuffledCurve(one.local_epsilon, one.symbols / one.own_symbols, one.honest)(one.epsilon), one.delta);
   for (const one of grouped) near(groupedCurve(one.local_epsilon, one.honest, one.share)(one.epsilon), one.delta);
-  for (const { epsilon, local_epsilon, symbols, own, honest, repeats, delta } of composed) {
-    near(composedCurve(local_epsilon, symbols / own, honest, repeats)(epsilon), delta);
-    const coarse = composedCurve(local_epsilon, symbols / own, honest, repeats, COARSE)(epsilon);
+  for (const { epsilon, local_epsilon, symbols, own_symbols, honest, repeats, delta } of composed) {
+    near(composedCurve(local_epsilon, symbols / own_symbols, honest, repeats)(epsilon), delta);
+    const coarse = composedCurve(local_epsilon, symbols / own_symbols, honest, repeats, COARSE)(epsilon);
     assert.ok(coarse >= delta * (1 - 1e-6) && coarse <= 2 * delta, `${coarse} is no bound of ${delta}`);
   }
   for (const one of normal) near(normalCurve(one.standard_deviation, one.sensitivity)(one.epsilon), one.delta);
