@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 import tarfile
+import tempfile
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
@@ -124,16 +125,22 @@ def documents(out: Path) -> None:
 
 
 def inventories(out: Path) -> None:
-    """List what images and SDK contain, in CycloneDX: the pinned packages of an image, with their hashes."""
+    """List what images and SDK contain, in CycloneDX: our distributions, and the pinned packages with their hashes."""
     folder = out / "sbom"
     folder.mkdir()
     for role in IMAGES:
         project = ROOT / ("lab" if role == "load" else role) / "pyproject.toml"
-        listed = ROOT / "requirements" / f"{role}.txt"
         output = ("--output-reproducible", "--of", "JSON", "-o", folder / f"{role}.cdx.json")
-        run(PYTHON.parent / "cyclonedx-py", "requirements", listed, "--pyproject", project, *output)
-    said = run("npm", "sbom", "--sbom-format", "cyclonedx", "--omit", "dev", folder=_SDK)
-    (folder / "javascript.cdx.json").write_text(said)
+        with tempfile.NamedTemporaryFile("w", suffix=".txt") as listed:
+            required = ("privateer-core", "privateer-client") if role == "load" else ("privateer-core",)
+            pins = "".join(f"{name}=={version()}\n" for name in required)
+            listed.write(pins + (ROOT / "requirements" / f"{role}.txt").read_text())
+            listed.flush()
+            run(PYTHON.parent / "cyclonedx-py", "requirements", listed.name, "--pyproject", project, *output)
+    inventory = json.loads(run("npm", "sbom", "--sbom-format", "cyclonedx", "--omit", "dev", folder=_SDK))
+    # npm gives the SDK the name of its folder.
+    inventory["metadata"]["component"]["name"] = json.loads((_SDK / "package.json").read_text())["name"]
+    (folder / "javascript.cdx.json").write_text(json.dumps(inventory, indent=2) + "\n")
 
 
 def images(out: Path) -> None:
