@@ -56,6 +56,31 @@ def test_every_page_is_listed_once() -> None:
     assert sorted(listed) == sorted([*MADE, *(str(page.relative_to(ROOT / "docs")) for page in IN_GIT)])
 
 
+TASKS = {
+    "a React page": "web.md#react",
+    "FastAPI for many people": "sdk/people.md#fastapi",
+    "a board of Grafana": "recipes.md#a-grafana-board-of-one-experiment",
+    "rows of a warehouse": "recipes.md#rows-of-a-warehouse",
+    "what epsilon 1 means": "choosing.md#3-what-does-epsilon-mean",
+}
+"""What strangers come for, with the section that serves them."""
+_LINK = re.compile(r"\]\(([\w./-]+\.md)?(#[\w-]+)?\)")
+
+
+def _links(page: str) -> set[str]:
+    """Return the sections that a page links to."""
+    links = _LINK.findall((ROOT / "docs" / page).read_text())
+    return {os.path.normpath(Path(page).parent / (to or Path(page).name)) + anchor for to, anchor in links}
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_what_strangers_come_for_is_two_clicks_from_the_start_page(task: str) -> None:
+    """Planted: a start page without the link to the recipes."""
+    first = _links("README.md")
+    pages = {link.partition("#")[0] for link in first} - set(MADE)
+    assert TASKS[task] in first.union(*map(_links, pages))
+
+
 @pytest.mark.parametrize("page", IN_GIT, ids=lambda page: page.stem)
 def test_the_pages_name_commands_and_options_that_there_are(page: Path) -> None:
     """`load` alone reads its options itself."""
