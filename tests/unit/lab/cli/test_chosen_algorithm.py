@@ -43,6 +43,7 @@ def spec(tmp_path: Path) -> Path:
     return path
 
 
+@pytest.mark.usefixtures("short_search")
 def test_plan_chooses_and_writes_the_name_alone(spec: Path, capsys: pytest.CaptureFixture[str]) -> None:
     code, out, err = run(capsys, "plan", str(spec), *FEW)
     assert code == 0, err
@@ -88,6 +89,7 @@ def test_wrong_options_are_refused_before_anything_is_written(spec: Path, capsys
     assert "--epsilons" in err
 
 
+@pytest.mark.usefixtures("short_search")
 def test_a_file_that_names_its_algorithm_stays_as_it_is(spec: Path, capsys: pytest.CaptureFixture[str]) -> None:
     spec.write_text(OPEN.replace('name = "auto"  #', 'name = "linear"  #'))
     before = spec.read_text()
@@ -151,6 +153,7 @@ def test_a_link_and_the_mode_of_its_file_stay(spec: Path) -> None:
     assert (spec.stat().st_mode & 0o777, "linear" in spec.read_text()) == (0o640, True)
 
 
+@pytest.mark.usefixtures("short_search")
 def test_a_spec_from_a_pipe_is_read_once(spec: Path) -> None:
     """Planted: a spec from a pipe was read twice, and was empty the second time."""
     program = [sys.executable, "-m", "privateer_lab", "plan", "/dev/stdin", *FEW]

@@ -79,6 +79,7 @@ def test_rows_without_option_or_reward_are_left_out():
     assert len(spec_draft.people.rows.rewards) == 125
 
 
+@pytest.mark.usefixtures("without_choice")
 def test_numeric_rewards_are_drawn_among_observed_rewards(tmp_path):
     rng = np.random.default_rng(0)
     x, arm = rng.random(3_000), rng.integers(0, 2, 3_000)
@@ -155,6 +156,7 @@ def test_features_measured_after_the_choice_are_noticed():
     assert any("paid is left out: it tells the outcome" in note for note in draft(log, arm="arm", reward="won").notes)
 
 
+@pytest.mark.usefixtures("short_search")
 def test_names_of_a_file_harm_neither_terminal_nor_spec(tmp_path, capsys):
     """Control characters, markup, long names and letters beyond 16 bits, as columns, options and levels."""
     rng, path = np.random.default_rng(0), tmp_path / "log.csv"
@@ -232,6 +234,7 @@ def test_a_wide_table_keeps_the_features_that_interact_with_options():
     assert any("were taken first" in note for note in spec_draft.notes)
 
 
+@pytest.mark.usefixtures("without_choice")
 @pytest.mark.parametrize(("binary", "name"), [(True, "not churned"), (False, "negative churned")])
 def test_people_keep_the_name_of_their_reward(binary, name, tmp_path):
     """Also where less of it is better, so that the reward of the spec is another one."""

@@ -132,6 +132,7 @@ def test_kept_features_have_the_means_of_the_kept_arms():
     assert (played.expected, played.best) == (0.4 + 0.2, 0.9 + 0.8)
 
 
+@pytest.mark.usefixtures("short_search")
 def test_a_draft_lists_left_out_options_in_a_comment(tmp_path):
     rng = np.random.default_rng(0)
     people, names = 6_000, np.array(["a", "b", "c", "d", "e"])
