@@ -17,8 +17,7 @@ from privateer_core.arrays import Array, Coins, Ints, NDArray
 from privateer_core.errors import InputError, Malformed, TermsRefused
 from privateer_core.policies.past_arms import recall_arms, select_reporting_arms
 from privateer_core.policies.policy import Arms, Decisions, Plays, Points, Recalling, message_size, prefix_ages
-from privateer_core.primitives.bounded_vectors import BoundedVectors
-from privateer_core.primitives.contributions import FeatureValues, KeyedValues
+from privateer_core.primitives.contributions import Contributions
 from privateer_core.privacy.terms import Terms
 from privateer_core.privacy.terms_verification import Limits, verify
 from privateer_core.sampling.randomness import SecureNoise
@@ -196,7 +195,7 @@ class Participation:
         contributions = recall_arms(policy, contexts, self.draw_coins(len(arms)), reporting_arms, rewards)
         return self._seal_reports(contributions, np.zeros(len(arms), np.int64))
 
-    def _seal_reports(self, contributions: KeyedValues | FeatureValues | BoundedVectors, ages: Ints) -> list[bytes]:
+    def _seal_reports(self, contributions: Contributions, ages: Ints) -> list[bytes]:
         """Return the sealed messages of each participant, concatenated."""
         mechanism: Any = self.terms.mechanism
         rows = mechanism.randomize(contributions, self._noise)

@@ -1,5 +1,6 @@
 """The exact mean and variance of a mechanism's estimates, by which a battery judges what it draws."""
 
+import math
 from collections.abc import Callable
 
 import numpy as np
@@ -16,6 +17,7 @@ from privateer_core.mechanisms import (
     GaussianVectors,
     GroupedBit,
     NamedSymbol,
+    RowSums,
     ScreenedMoments,
     SignedSymbol,
     VectorSymbol,
@@ -26,10 +28,13 @@ from privateer_core.mechanisms.central_sums import UNIT as CENTRAL_UNIT
 from privateer_core.mechanisms.event_symbol import KEY_REPORT_CLASSES
 from privateer_core.mechanisms.feature_sums import GRID as FEATURE_GRID
 from privateer_core.mechanisms.screened_moments import GRID as MOMENT_GRID
+from privateer_core.mechanisms.vectors.row_sums import RECORD_GRID
 from privateer_core.mechanisms.vectors.running_vectors import RunningVectors
+from privateer_core.primitives.clipping import clip_norm
 from privateer_papers.paper_1.laplace_cells import GRID_POINTS_PER_UNIT as CELL_UNIT
 from privateer_papers.paper_1.laplace_cells import LaplaceCells
 from tests.contract.subjects import Subject
+from tests.support.row_vectors import make_vectors
 
 Array = NDArray[np.float64]
 
@@ -41,6 +46,8 @@ def truths(subject: Subject) -> Array:
         return np.asarray((records.T @ records + np.diag(rounding.sum(axis=0)))[np.triu_indices(records.shape[1])])
     if isinstance(subject.mechanism, FeatureSums):
         return _feature_sums(subject)[0]
+    if isinstance(subject.mechanism, RowSums):
+        return _row_sums(subject)[0]
     if not subject.keyed:
         contributions, classes = subject.people(np.random.default_rng(0)), getattr(subject.mechanism, "classes", 1)
         return np.tile(subject.mechanism.ball.clip(contributions.values).sum(axis=0) / classes, classes)
@@ -205,6 +212,28 @@ def _of_bits(subject: Subject) -> Array:
     return np.asarray(((share * (1 - share)).sum(axis=0) + trials) * mechanism.unit**2)
 
 
+def _row_sums(subject: Subject) -> tuple[Array, Array]:
+    """Return the sum of the vectors as they are before rounding, and the variances that it adds, to first order."""
+    mechanism, people = subject.mechanism, subject.people(np.random.default_rng(0))
+    rows = clip_norm(people.rows, 1 - math.sqrt(mechanism.ball.dimension) / RECORD_GRID)
+    numbers = np.column_stack([rows, np.clip(people.values, -1, 1)])
+    places, step = (RECORD_GRID * numbers) % 1, 1e-6
+    rounding, added = places * (1 - places) / RECORD_GRID**2, np.zeros(mechanism.ball.coordinates)
+    for column, shift in enumerate(step * np.eye(numbers.shape[1])):
+        ends = [
+            make_vectors(mechanism.ball, people.arms, end[:, :-1], end[:, -1])
+            for end in (numbers + shift, numbers - shift)
+        ]
+        added += rounding[:, column] @ np.square((ends[0] - ends[1]) / (2 * step))
+    return make_vectors(mechanism.ball, people.arms, rows, numbers[:, -1]).sum(axis=0), added
+
+
+def _of_row_sums(subject: Subject) -> Array:
+    mechanism = subject.mechanism
+    noise = (mechanism.standard_deviation**2 + 1 / 12) * mechanism.ball.step**2 if mechanism.standard_deviation else 0.0
+    return np.asarray(_row_sums(subject)[1] + noise)
+
+
 def _in_all_blocks(mechanism: ScreenedMoments) -> list[int]:
     """Return the coordinates that are in every block."""
     return [*range(mechanism.arms), *(mechanism.arms + i for i in mechanism.kept), mechanism.ball.coordinates - 1]
@@ -254,7 +283,8 @@ EXACT: dict[type, Callable[[Subject], Array]] = {
     VectorSymbol: _of_named_directions,
     GaussianVectors: _of_noisy_vectors,
     CentralVectors: _of_noisy_vectors,
-    RunningVectors: _of_noisy_vectors,
+    RowSums: _of_row_sums,
+    RunningVectors: _of_row_sums,
     BitVectors: _of_bits,
     ScreenedMoments: _of_moments,
     FeatureSums: _of_features,

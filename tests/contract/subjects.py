@@ -14,10 +14,12 @@ from privateer_core.mechanisms import MECHANISMS as OURS
 from privateer_core.mechanisms import (
     FeatureSums,
     GroupedBit,
+    RowSums,
 )
 from privateer_core.primitives.bounded_vectors import BoundedVectors, SecondMomentSums, VectorSums
-from privateer_core.primitives.contributions import FeatureValues, KeyedEvents, KeyedValues
+from privateer_core.primitives.contributions import FeatureValues, KeyedEvents, KeyedValues, RowValues
 from privateer_core.primitives.public_coins import UNIT as SHARES
+from privateer_core.primitives.row_ball import directions
 from privateer_core.spec.spec import Spec
 from privateer_lab.simulation.scores import SeededNoise
 from privateer_papers.paper_1.laplace_cells import CellSums, LaplaceCells
@@ -58,6 +60,8 @@ class Subject:
         """Return the contributions of the same people every time, with fresh coins."""
         if isinstance(self.mechanism, FeatureSums):
             return self._with_features(rng)
+        if isinstance(self.mechanism, RowSums):
+            return self._with_rows(rng)
         return self._with_keys(rng) if self.keyed else self._with_vectors(rng)
 
     def _with_features(self, rng: np.random.Generator) -> FeatureValues:
@@ -68,6 +72,14 @@ class Subject:
         return FeatureValues(
             rng.integers(0, 2**32, len(people), dtype=np.uint32), people % mechanism.arms, answers, values
         )
+
+    def _with_rows(self, rng: np.random.Generator) -> RowValues:
+        """Contribute rows and values, a few of which are beyond their bounds."""
+        ball, people = self.mechanism.ball, np.arange(60)
+        angles = people[:, None] * (1 + np.arange(ball.dimension))
+        rows = np.linspace(0.4, 1.2, len(people))[:, None] * directions(0.3 + np.cos(angles))
+        coins = rng.integers(0, 2**32, len(people), dtype=np.uint32)
+        return RowValues(coins, people % ball.arms, rows, np.linspace(-1.3, 1.3, len(people)))
 
     def _with_keys(self, rng: np.random.Generator) -> KeyedValues:
         """Contribute values and numbers that lean with the key, a fifth of them without a key, on a curator's grid."""

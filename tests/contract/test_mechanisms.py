@@ -15,9 +15,10 @@ import pytest
 import privateer_core.mechanisms
 from privateer_core.codec import decode, encode
 from privateer_core.errors import BatchRefused, InputError, OutOfRange
-from privateer_core.mechanisms import BitVectors, FeatureSums, Mechanism, ScreenedMoments, VectorSymbol
+from privateer_core.mechanisms import BitVectors, FeatureSums, Mechanism, RowSums, ScreenedMoments, VectorSymbol
+from privateer_core.mechanisms.vectors.row_sums import RECORD_GRID
 from privateer_core.primitives.bounded_vectors import BoundedVectors
-from privateer_core.primitives.contributions import FeatureValues, KeyedValues
+from privateer_core.primitives.contributions import FeatureValues, KeyedValues, RowValues
 from privateer_core.privacy.trust import TRUST
 from privateer_lab.simulation.scores import SeededNoise
 from privateer_papers.published_trust import PUBLISHED_TRUST
@@ -31,7 +32,11 @@ pytestmark = pytest.mark.battery
 
 SUBJECTS, INSTANCES = subjects(), instances()
 KEYED = [name for name, subject in INSTANCES.items() if subject.keyed]
-VECTORS = [name for name, subject in INSTANCES.items() if hasattr(subject.mechanism, "ball")]
+VECTORS = [
+    name
+    for name, subject in INSTANCES.items()
+    if hasattr(subject.mechanism, "ball") and not isinstance(subject.mechanism, RowSums)
+]
 SUMS = [
     name for name, subject in INSTANCES.items() if not (subject.keyed or isinstance(subject.mechanism, ScreenedMoments))
 ]
@@ -187,6 +192,10 @@ def single_contributions(mechanism):
         last = np.array([mechanism.sizes]) - 1
         for value in (-9.0, 0.0, 0.1, 9.0, 1e-320, 1.7e308):
             yield FeatureValues(coins, np.array([mechanism.arms - 1]), last, np.array([value]))
+    elif isinstance(mechanism, RowSums):
+        arms = np.array([mechanism.ball.arms - 1])
+        for value in (-9.0, 0.0, 0.1, 9.0, 1e-320, 1e-200, 1e200, 1.7e308):
+            yield RowValues(coins, arms, np.full((1, mechanism.ball.dimension), value), np.array([value]))
     else:
         for value in (-9.0, 0.0, 0.1, 9.0, 1e-320, 1e-200, 1e200, 1.7e308):
             yield BoundedVectors(coins, np.full((1, mechanism.ball.coordinates), value))
@@ -242,6 +251,8 @@ def test_a_release_states_the_variance_of_its_noise(name):
         assert -1e-9 * exact <= rounding
         if isinstance(mechanism, FeatureSums):
             unit = mechanism.step * max(mechanism.value_scales)
+        elif isinstance(mechanism, RowSums):
+            unit = 4 / RECORD_GRID
         else:
             unit = mechanism.unit if isinstance(mechanism, BitVectors) else mechanism.ball.step
         assert rounding <= people * 0.25 * unit**2

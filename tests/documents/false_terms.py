@@ -47,7 +47,15 @@ def false_terms(spec: Spec, body: bytes) -> list[FalseTerms]:
     if spec.algorithm.name == "additive":
         lies += _of_shapes(at, policy)
     if spec.algorithm.name == "linear":
-        lies.append(("a larger ball", {f"{at}.ball.bound": 2.0}, LIMITS))
+        ball = mechanism["ball"]
+        if "bound" in ball:
+            lies.append(("a larger ball", {f"{at}.ball.bound": 2.0}, LIMITS))
+        else:
+            lies.append(("an arm that is not there", {f"{at}.ball.arms": ball["arms"] + 1}, LIMITS))
+            lies.append(("rows of fewer coordinates", {f"{at}.ball.dimension": ball["dimension"] - 1}, LIMITS))
+            lies.append(("less of the second moments", {f"{at}.ball.share": ball["share"] / 2}, LIMITS))
+            lies.append(("residuals without a bound", {f"{at}.ball.share": -1.0}, LIMITS))
+            lies.append(("vectors of a length besides", {f"{at}.ball.bound": 1.0}, LIMITS))
         lies.append(("another link", {"policy.link": "cubic"}, LIMITS))
         place = next((n for n, block in enumerate(policy["design"]["blocks"]) if block["cyclic"]), 0)
         turned = not policy["design"]["blocks"][place]["cyclic"]

@@ -21,7 +21,7 @@ from privateer_core.accounting.allotment import Allotment, allot
 from privateer_core.accounting.events import GroupedResponse, Repeated, ShuffledSubset
 from privateer_core.accounting.gaussian import gaussian_delta
 from privateer_core.errors import PrivateerError
-from privateer_core.mechanisms import VectorMechanism
+from privateer_core.mechanisms import RowSums, VectorMechanism
 from privateer_core.mechanisms.vectors.vector_symbol import VectorSymbol
 from privateer_core.primitives.bounded_vectors import BoundedVectors
 from privateer_core.primitives.public_coins import mix_words
@@ -261,6 +261,9 @@ def _facts(mechanism: Any, contributions: Any, seed: int, person: int) -> bytes:
     """All that the distribution of a report depends on, but for the probabilities of the response."""
     if isinstance(mechanism, VectorSymbol):
         return _symbols(mechanism, contributions, seed, person)
+    if isinstance(mechanism, RowSums):
+        words = [word(seed, person, _NOISE + i) for i in range(1 + mechanism.ball.dimension)]
+        return mechanism.randomize(contributions, vectors.Words(words)).tobytes()
     if isinstance(mechanism, VectorMechanism):
         return np.rint(contributions.values[0] * GRID).astype("<i4").tobytes()
     # What is sent by whoever keeps what is true, with either bit; of records all that is sent.

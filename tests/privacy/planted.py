@@ -278,6 +278,8 @@ DEFECTS: list[Any] = [
     (a_curator_with_half_the_noise, "CentralVectors", "release in l2"),
     (a_curator_with_half_the_noise, "FeatureSums", "release, opposite values"),
     (a_curator_with_half_the_noise, "FeatureSums", "release, hardly negative"),
+    (a_curator_with_half_the_noise, "RowSums", "release, opposite values"),
+    (a_curator_with_half_the_noise, "RowSums", "release, another row"),
     (a_curator_with_half_the_noise, "GaussianVectors", "vectors in l2"),
     (a_curator_with_one_noise_for_all, "CentralSums", "release, another bin"),
     (half_the_bits, "BitVectors", "summed batch"),

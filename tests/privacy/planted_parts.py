@@ -15,6 +15,7 @@ from privateer_core.mechanisms.cell_products import CellProducts
 from privateer_core.mechanisms.central_sums import CentralSums
 from privateer_core.mechanisms.feature_sums import FeatureSums
 from privateer_core.mechanisms.vectors import vector_bits
+from privateer_core.mechanisms.vectors.row_sums import RowSums
 from privateer_core.mechanisms.vectors.running_vectors import Factorization
 from privateer_core.mechanisms.vectors.vector_noise import CentralVectors, GaussianVectors
 from privateer_core.mechanisms.vectors.vector_symbol import VectorSymbol
@@ -322,6 +323,7 @@ PLANTED: dict[tuple[str, str], tuple[ReduceNoise, ReuseNoise]] = {
     ("VectorSymbol", "coins of message 2 of 2"): _message_coins(),
     ("GaussianVectors", "noise of a device"): _columns(GaussianVectors, RoundedNormal, 3, slice(None)),
     ("CentralVectors", "noise of a release"): _columns(CentralVectors, RoundedNormal, 3, slice(None)),
+    ("RowSums", "noise of a release"): _columns(RowSums, RoundedNormal, 2, slice(None)),
     ("FeatureSums", "noise of a release"): _release_noise(FeatureSums, lambda total: slice(0, len(total.sums) // 2)),
     ("BitVectors", "fair bits"): _bits(),
     ("BitVectors", "unfair bits"): _bits(),

@@ -11,7 +11,7 @@ import numpy as np
 
 from privateer_client.participation import Participation
 from privateer_core.mechanisms.vectors.running_vectors import Factorization, RunningVectors
-from privateer_core.primitives.clipping import Ball
+from privateer_core.primitives.row_ball import RowBall
 from privateer_core.privacy.certificate import recompute
 from privateer_core.privacy.record import Row, describe_terms, make_record
 from privateer_core.privacy.record_verification import read_certificates
@@ -58,7 +58,7 @@ def verify(name: str, document: dict[str, Any]) -> None:
 
 def sensitivities() -> list[tuple[str, str]]:
     """Those of continual release and the noise that they need, of many sizes, to the last digit."""
-    balls = [(steps, Ball("l2", 1.5, coordinates)) for steps in range(2, 200, 3) for coordinates in (3, 12, 80)]
+    balls = [(steps, RowBall(2, dimension, 0.2)) for steps in range(2, 200, 3) for dimension in (1, 3, 10)]
     mechanisms = [RunningVectors.from_promise(ball, 1.0, 1e-6, "root", steps) for steps, ball in balls]
     return [
         (Factorization("root", m.steps).sensitivity(m.ball.sensitivity, m.ball.coordinates).hex(), str(m))

@@ -17,7 +17,7 @@ from privateer_core.privacy.trust import TRUST
 from privateer_lab.audit.case import ANY, CHANNELS, FORMAT, AuditFinding, Case, Integers, MechanismPart, Noise
 from privateer_lab.audit.channels import channel_checks
 from privateer_lab.audit.law import Law, LowerBounds, UniformLaw, attack
-from privateer_lab.audit.mechanisms import bounded_vectors, features, hits, keyed, moments, running_sums
+from privateer_lab.audit.mechanisms import bounded_vectors, features, hits, keyed, moments, rows, running_sums
 from privateer_lab.audit.past_reports import past_cases
 from privateer_lab.audit.sealed_reports import SINGLE_REPORT_MODEL, open_audit_round, path_cases, wire_cases
 from privateer_lab.audit.sent_coins import coin_parts
@@ -43,7 +43,8 @@ def all_parts() -> list[MechanismPart]:
     """Return the parts of all mechanisms and devices."""
     makers = (
         *(keyed.keyed_parts, hits.event_parts, hits.group_parts, hits.hit_parts),
-        *(bounded_vectors.vector_parts, features.feature_parts, running_sums.running_parts, moments.moment_parts),
+        *(bounded_vectors.vector_parts, features.feature_parts, rows.row_parts),
+        *(running_sums.running_parts, moments.moment_parts),
         *(device_parts, *PARTS.values()),
     )
     return [part for make_parts in makers for part in make_parts()]
@@ -110,7 +111,8 @@ def _quick_cases(samples: int) -> list[Case]:
     """Build the attacks that need no simulated experiment."""
     makers = (
         *(wire_cases, keyed.keyed_cases, hits.event_cases, hits.visible_group_cases, hits.hit_cases, gain_cases),
-        *(bounded_vectors.vector_cases, features.feature_cases, running_sums.running_cases, moments.moment_cases),
+        *(bounded_vectors.vector_cases, features.feature_cases, rows.row_cases),
+        *(running_sums.running_cases, moments.moment_cases),
         *ATTACKS.values(),
     )
     return [case for make_cases in makers for case in make_cases(samples)]

@@ -22,7 +22,7 @@ from privateer_core.mechanisms.screened_moments import GRID as MOMENT_GRID
 from privateer_core.mechanisms.screened_moments import ScreenedMoments
 from privateer_core.mechanisms.signed_symbol import SignedSymbol
 from privateer_core.mechanisms.vectors.vector_bits import BitVectors
-from privateer_core.mechanisms.vectors.vector_noise import CentralVectors, GaussianVectors
+from privateer_core.mechanisms.vectors.vector_noise import CuratedSums, GaussianVectors
 from privateer_core.mechanisms.vectors.vector_symbol import VectorSymbol
 from privateer_core.primitives.bounded_vectors import BoundedVectors, SecondMomentSums
 from privateer_core.primitives.contributions import CellHits, KeyedValues
@@ -276,8 +276,8 @@ def log_noise_density(mechanism: Mechanism, noise: NDArray[np.float64]) -> Score
     """Return the log-density of noise (n, numbers), up to a constant."""
     if isinstance(mechanism, CentralSums | CellPairs) and mechanism.scale:
         return np.asarray(-np.abs(noise).sum(axis=1) / mechanism.scale)
-    assert isinstance(mechanism, CentralSums | CentralVectors | FeatureSums)
-    unit = mechanism.ball.step if isinstance(mechanism, CentralVectors) else getattr(mechanism, "step", 1.0)
+    assert isinstance(mechanism, CentralSums | CuratedSums | FeatureSums)
+    unit = mechanism.ball.step if isinstance(mechanism, CuratedSums) else getattr(mechanism, "step", 1.0)
     return np.asarray(-np.square(noise).sum(axis=1) / (2 * (mechanism.standard_deviation * unit) ** 2))
 
 

@@ -3,7 +3,7 @@
 
 import {
   CellPairs, CellProducts, CellTriples, CentralSums, CentralVectors, EventSymbol, FeatureSums, GaussianVectors, GroupedBit, NamedSymbol,
-  RunningVectors, SignedSymbol, VectorSymbol,
+  RowSums, RunningVectors, SignedSymbol, VectorSymbol,
 } from "./mechanisms/index.js";
 
 /** What a round asks of people. @typedef {"means" | "names" | "hits" | "directions" | "features"} Question */
@@ -41,12 +41,12 @@ export const TRUST = {
     endpoint: "server", curator: "server", noise: "curator", crowd: "release", least: 1e-8,
     serves: {
       means: [CentralSums, CellPairs], names: [CentralSums, CellPairs], hits: [CellPairs, CellTriples, CellProducts],
-      directions: [CentralVectors, RunningVectors], features: [FeatureSums, CellPairs],
+      directions: [CentralVectors, RowSums, RunningVectors], features: [FeatureSums, CellPairs],
     },
   },
   none: {
     endpoint: "server", curator: "server", noise: "nobody", crowd: "release", least: 0,
-    serves: { means: [CentralSums], names: [CentralSums], hits: [CellPairs, CellTriples, CellProducts], directions: [CentralVectors],
+    serves: { means: [CentralSums], names: [CentralSums], hits: [CellPairs, CellTriples, CellProducts], directions: [CentralVectors, RowSums],
       features: [FeatureSums] },
   },
 };

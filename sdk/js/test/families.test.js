@@ -8,7 +8,7 @@ import { test } from "node:test";
 import { adjustOutcome } from "../src/adjustment.js";
 import { PrivateerError } from "../src/errors.js";
 
-import { VectorSymbol } from "../src/mechanisms/index.js";
+import { RowSums, VectorSymbol } from "../src/mechanisms/index.js";
 import { roundToEven } from "../src/numerics.js";
 import { Participation } from "../src/participation.js";
 import { allotPromise } from "../src/privacy/allotment.js";
@@ -40,6 +40,7 @@ function outcome(spec, seed, person) {
  * @param {any} mechanism @param {any} given @param {(stream: number) => bigint} noise */
 function factsOf(mechanism, given, noise) {
   if (mechanism instanceof VectorSymbol) return symbolsOf(mechanism, given, noise);
+  if (mechanism instanceof RowSums) return Buffer.from(mechanism.randomize(given, (count) => Array.from({ length: count }, (_, i) => noise(i))));
   if (given.vector.length) return Buffer.from(Int32Array.from(given.vector, (/** @type {number} */ one) => roundToEven(one * GRID)).buffer);
   const sent = [0n, MASK].map((first) => {
     const left = [first, 0n, noise(0)];

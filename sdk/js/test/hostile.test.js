@@ -6,6 +6,7 @@ import { test } from "node:test";
 
 import { PrivateerError } from "../src/errors.js";
 import { FeatureSums } from "../src/mechanisms/feature-sums.js";
+import { RowSums } from "../src/mechanisms/row-sums.js";
 import { decode } from "../src/msgpack.js";
 import { Participation } from "../src/participation.js";
 import { LIMITS } from "../src/verification.js";
@@ -104,4 +105,22 @@ test("sums about all features have whole numbers of arms, answers and scales, an
   for (const [field, values] of Object.entries(lies)) {
     for (const value of values) assert.throws(() => new FeatureSums({ ...usual, [field]: value }), PrivateerError, `${field} ${value}`);
   }
+});
+
+test("sums of rows have whole numbers of arms and coordinates, and a share of second moments up to a third", () => {
+  const ball = { arms: 2, dimension: 3, share: 0.3 };
+  const usual = { type: "row-sums", ball, standard_deviation: 300000 };
+  assert.ok(new RowSums(usual).shift < new RowSums({ ...usual, ball: { ...ball, share: 0 } }).shift);
+  /** @type {Record<string, any[]>} */
+  const lies = { arms: ["2", 0, 1.5, 70000, null], dimension: ["3", 0, 1.5, 2000, null], share: ["0.3", -0.1, 0.34, 1, NaN, true, null], bound: [1], norm: ["rows"] };
+  for (const [field, values] of Object.entries(lies)) {
+    for (const value of values) assert.throws(() => new RowSums({ ...usual, ball: { ...ball, [field]: value } }), PrivateerError, `${field} ${value}`);
+  }
+  for (const value of [null, 1, "rows", undefined]) assert.throws(() => new RowSums({ ...usual, ball: value }), PrivateerError);
+  for (const value of ["300000", -1, NaN, Infinity, null]) assert.throws(() => new RowSums({ ...usual, standard_deviation: value }), PrivateerError);
+  const random = (/** @type {number} */ count) => Array(count).fill(0n);
+  const contribution = { slot: 0, key: -1, value: 1, vector: [], arm: 1, row: [0.5, 0, 0] };
+  assert.equal(new RowSums(usual).randomize(contribution, random).length, new RowSums(usual).reportSize);
+  for (const row of [[0.5, 0], [0.5, 0, NaN], []]) assert.throws(() => new RowSums(usual).randomize({ ...contribution, row }, random), PrivateerError);
+  assert.throws(() => new RowSums(usual).randomize({ ...contribution, value: NaN }, random), PrivateerError);
 });

@@ -12,6 +12,7 @@ from privateer_core.mechanisms.mechanism import Mechanism
 from privateer_core.mechanisms.named_symbol import NamedSymbol
 from privateer_core.mechanisms.screened_moments import ScreenedMoments
 from privateer_core.mechanisms.signed_symbol import SignedSymbol
+from privateer_core.mechanisms.vectors.row_sums import RowSums
 from privateer_core.mechanisms.vectors.running_vectors import RunningVectors
 from privateer_core.mechanisms.vectors.vector_bits import BitVectors
 from privateer_core.mechanisms.vectors.vector_noise import CentralVectors, GaussianVectors
@@ -19,8 +20,11 @@ from privateer_core.mechanisms.vectors.vector_symbol import VectorSymbol
 
 KeyedMechanism: TypeAlias = SignedSymbol | EventSymbol | CentralSums
 HitsMechanism: TypeAlias = NamedSymbol | CellPairs | CellTriples | CellProducts
-VectorMechanism: TypeAlias = VectorSymbol | GaussianVectors | CentralVectors | RunningVectors | BitVectors
-AnyMechanism: TypeAlias = KeyedMechanism | GroupedBit | HitsMechanism | FeatureSums | VectorMechanism | ScreenedMoments
+VectorMechanism: TypeAlias = VectorSymbol | GaussianVectors | CentralVectors | BitVectors
+RowMechanism: TypeAlias = RowSums | RunningVectors
+AnyMechanism: TypeAlias = (
+    KeyedMechanism | GroupedBit | HitsMechanism | FeatureSums | VectorMechanism | RowMechanism | ScreenedMoments
+)
 MECHANISMS: Final[tuple[type[Mechanism], ...]] = get_args(AnyMechanism)
 """Every mechanism that a spec can choose."""
 
@@ -32,6 +36,8 @@ __all__ = [
     "HitsMechanism",
     "KeyedMechanism",
     "Mechanism",
+    "RowMechanism",
+    "RowSums",
     "ScreenedMoments",
     "VectorMechanism",
 ]

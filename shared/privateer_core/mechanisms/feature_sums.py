@@ -12,7 +12,7 @@ from privateer_core.accounting.events import Event, Gaussian
 from privateer_core.accounting.gaussian import published_standard_deviation
 from privateer_core.arrays import Ints, Records
 from privateer_core.errors import InputError, SpecError
-from privateer_core.mechanisms.mechanism import Mechanism, VectorTotal, check_valid, view_rows
+from privateer_core.mechanisms.mechanism import Mechanism, VectorTotal, check_valid, index_type, view_rows
 from privateer_core.primitives.bounded_vectors import VectorSums
 from privateer_core.primitives.clipping import COORDINATES_MAX
 from privateer_core.primitives.contributions import FeatureValues
@@ -35,7 +35,6 @@ _MIN_COUNT_RATIO: Final = 1 / 9
 """Smallest ratio of the squared scales of a question's counts and values."""
 _ROUNDING: Final = 1 + 2.0**-40
 """Factor that covers rounding errors of floating point in a sensitivity."""
-_BYTE: Final = 1 << 8
 _BLOCK_NUMBERS: Final = 1 << 21
 """Number of answers counted at a time, to limit memory."""
 
@@ -193,8 +192,8 @@ class FeatureSums(Mechanism, frozen=True, tag="feature-sums"):
 
     @cached_property
     def _record(self) -> np.dtype[Any]:
-        answer = _index_type(max(self.sizes))
-        return np.dtype([("arm", _index_type(self.arms)), ("value", "<i2"), ("answers", answer, (len(self.sizes),))])
+        answer = index_type(max(self.sizes))
+        return np.dtype([("arm", index_type(self.arms)), ("value", "<i2"), ("answers", answer, (len(self.sizes),))])
 
     @property
     @override
@@ -273,8 +272,3 @@ class FeatureSums(Mechanism, frozen=True, tag="feature-sums"):
     def with_less_noise(self, factor: float) -> Self:
         standard_deviation = self.standard_deviation / factor if self.standard_deviation else factor * GRID
         return msgspec.structs.replace(self, standard_deviation=standard_deviation)
-
-
-def _index_type(count: int) -> str:
-    """Return the type of an index below ``count``: a byte, or two."""
-    return "u1" if count <= _BYTE else "<u2"

@@ -192,6 +192,7 @@ class KeyedTotal(Total):
 
 UNIT: Final = 65535
 """Steps of a value in [0, 1] in a participant's record."""
+_BYTE: Final = 1 << 8
 NO_KEY: Final = (1 << 32) - 1
 """The key in the record of a participant without a key."""
 
@@ -216,6 +217,11 @@ def view_rows(rows: bytes, kind: np.dtype[Any]) -> NDArray[Any]:
     if len(rows) % kind.itemsize:
         raise OutOfRange("not a whole number of reports", remedy="send what the client library makes")
     return np.frombuffer(rows, dtype=kind)
+
+
+def index_type(count: int) -> str:
+    """Return the type of an index below ``count`` in a record: a byte, or two."""
+    return "u1" if count <= _BYTE else "<u2"
 
 
 def check_valid(is_valid: bool, description: str) -> None:

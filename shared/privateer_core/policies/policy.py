@@ -18,8 +18,7 @@ from typing_extensions import override
 from privateer_core.arrays import Array, Coins, Ints
 from privateer_core.errors import Malformed
 from privateer_core.mechanisms import KeyedMechanism, Mechanism
-from privateer_core.primitives.bounded_vectors import BoundedVectors
-from privateer_core.primitives.contributions import FeatureValues, KeyedValues
+from privateer_core.primitives.contributions import Contributions, KeyedValues
 from privateer_core.primitives.public_coins import UNIT, Draw, EarlierChoices, Layout
 from privateer_core.primitives.questions import Question
 from privateer_core.privacy.terms import JUMP, Terms
@@ -317,9 +316,7 @@ class Policy(ABC):
         """Return decisions for contexts (n, d) in [0, 1] and coins (n,); refuse a relevant number not finite."""
 
     @abstractmethod
-    def contribute(
-        self, contexts: Array, coins: Coins, decisions: Any, rewards: Array
-    ) -> KeyedValues | FeatureValues | BoundedVectors:
+    def contribute(self, contexts: Array, coins: Coins, decisions: Any, rewards: Array) -> Contributions:
         """Return the contributions of n participants about their decisions and rewards.
 
         Parameters

@@ -76,14 +76,14 @@ class Ball(msgspec.Struct, frozen=True):
             raise InputError(detail, field="vector", remedy="send what the experiment asks for")
         if self.norm == "max":
             return np.clip(vectors, -self.bound, self.bound)
-        return _clip_norm(vectors, self.bound)
+        return clip_norm(vectors, self.bound)
 
     def round_to_grid(self, vectors: Array, noise: NoiseSource) -> Ints:
         """Return clipped vectors as integers, (n, coordinates), rounded at random without bias."""
         return round_to_integers(self.clip(vectors) / self.step, noise)
 
 
-def _clip_norm(vectors: Array, bound: float) -> Array:
+def clip_norm(vectors: Array, bound: float) -> Array:
     """Scale down vectors (n, coordinates) whose L2 norm is above the bound."""
     # Scaled by the largest coordinate first: squares of huge or tiny numbers would leave the range of floats.
     largest = np.maximum(np.abs(vectors).max(axis=1, keepdims=True), _SCALE_MIN)

@@ -8,6 +8,7 @@ import msgspec
 import numpy as np
 
 from privateer_core.arrays import Array, Coins, Ints
+from privateer_core.primitives.bounded_vectors import BoundedVectors
 
 
 @dataclass(frozen=True, repr=False)
@@ -42,6 +43,22 @@ class FeatureValues:
 
     def __len__(self) -> int:
         return len(self.coins)
+
+
+@dataclass(frozen=True, repr=False)
+class RowValues:
+    """Contributions of a value and of a row of coordinates per participant."""
+
+    coins: Coins  # shape (n,), uint32: public
+    arms: Ints  # shape (n,), int64: the participant's arm. Secret.
+    rows: Array  # shape (n, d), float64; the mechanism clips them. Secret.
+    values: Array  # shape (n,), float64; the mechanism clips them. Secret.
+
+    def __len__(self) -> int:
+        return len(self.coins)
+
+
+Contributions: TypeAlias = KeyedValues | FeatureValues | RowValues | BoundedVectors
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ import numpy as np
 from privateer_core.arrays import Array
 from privateer_core.primitives.clipping import Ball
 from privateer_core.primitives.public_coins import Layout, SlotLayout
+from privateer_core.primitives.row_ball import RowBall
 
 
 class KeyedMeans(msgspec.Struct, frozen=True):
@@ -50,6 +51,7 @@ class L2VectorSum(VectorSum, frozen=True):
     """
 
     messages: int = 1  # largest number of symbols of a shuffled report, each in a message of its own
+    rows: RowBall | None = None  # the vectors that a curator makes from records; None: participants send vectors
 
 
 class SecondMoments(VectorSum, frozen=True):

@@ -19,6 +19,7 @@ from privateer_core.mechanisms.grouped_bit import GroupedBit
 from privateer_core.mechanisms.named_symbol import NamedSymbol
 from privateer_core.mechanisms.screened_moments import ScreenedMoments
 from privateer_core.mechanisms.signed_symbol import SignedSymbol
+from privateer_core.mechanisms.vectors.row_sums import RowSums
 from privateer_core.mechanisms.vectors.running_vectors import RunningVectors
 from privateer_core.mechanisms.vectors.vector_bits import BitVectors
 from privateer_core.mechanisms.vectors.vector_noise import CentralVectors, GaussianVectors
@@ -183,10 +184,15 @@ def _cell_sums(question: KeyedHits) -> type[CellPairs]:
 
 def central_vectors(privacy: Guarantee, _honest: int, question: VectorSum, share: Allotment | None) -> AnyMechanism:
     """Return sums with normal noise: of a round, or running sums of all rounds."""
+    rows = question.rows if isinstance(question, L2VectorSum) else None
+    if rows and share:
+        return RowSums(rows, share.standard_deviation * rows.sensitivity)
+    if rows and question.steps:
+        return RunningVectors.from_promise(rows, privacy.bound, privacy.delta, "root", question.steps)
+    if rows:
+        return RowSums.calibrated(rows, privacy.bound, privacy.delta)
     if share:
         return CentralVectors(question.ball, share.standard_deviation * question.ball.sensitivity)
-    if question.steps:
-        return RunningVectors.from_promise(question.ball, privacy.bound, privacy.delta, "root", question.steps)
     return CentralVectors.calibrated(question.ball, privacy.bound, privacy.delta)
 
 
@@ -224,4 +230,5 @@ def exact_moments(_: Guarantee, _honest: int, question: SecondMoments, _share: A
 
 def exact_vectors(_: Guarantee, _honest: int, question: VectorSum, _share: Allotment | None) -> AnyMechanism:
     """Return the sums of vectors without noise."""
-    return CentralVectors(question.ball, 0.0)
+    rows = question.rows if isinstance(question, L2VectorSum) else None
+    return RowSums(rows, 0.0) if rows else CentralVectors(question.ball, 0.0)

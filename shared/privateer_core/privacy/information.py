@@ -21,6 +21,7 @@ from privateer_core.mechanisms.mechanism import Mechanism
 from privateer_core.mechanisms.named_symbol import NamedSymbol
 from privateer_core.mechanisms.screened_moments import ScreenedMoments
 from privateer_core.mechanisms.signed_symbol import SignedSymbol
+from privateer_core.mechanisms.vectors.row_sums import RowSums
 from privateer_core.mechanisms.vectors.running_vectors import RunningVectors
 from privateer_core.mechanisms.vectors.vector_bits import BitVectors
 from privateer_core.mechanisms.vectors.vector_noise import CentralVectors, GaussianVectors
@@ -147,7 +148,7 @@ def _(mechanism: BitVectors, cell: AskedCell) -> float:
 
 
 @measure_information.register
-def _(mechanism: CentralVectors, cell: AskedCell) -> float:
+def _(mechanism: CentralVectors | RowSums, cell: AskedCell) -> float:
     return _vector_information(cell, (mechanism.standard_deviation * mechanism.ball.step) ** 2 / cell.people)
 
 

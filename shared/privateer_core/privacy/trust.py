@@ -24,6 +24,7 @@ from privateer_core.mechanisms.grouped_bit import GroupedBit
 from privateer_core.mechanisms.named_symbol import NamedSymbol
 from privateer_core.mechanisms.screened_moments import ScreenedMoments
 from privateer_core.mechanisms.signed_symbol import SignedSymbol
+from privateer_core.mechanisms.vectors.row_sums import RowSums
 from privateer_core.mechanisms.vectors.running_vectors import RunningVectors
 from privateer_core.mechanisms.vectors.vector_bits import BitVectors
 from privateer_core.mechanisms.vectors.vector_noise import CentralVectors, GaussianVectors
@@ -38,6 +39,7 @@ from privateer_core.primitives.questions import (
     SmallDomainMeans,
     VectorSum,
 )
+from privateer_core.primitives.row_ball import ROWS
 from privateer_core.privacy import calibrations
 from privateer_core.privacy.calibrations import Guarantee
 
@@ -230,9 +232,12 @@ TRUST: Final[dict[str, Trust]] = {
                 KeyedMeans: Serving((CentralSums, CellPairs), calibrations.central_means, can_share=True),
                 SmallDomainMeans: Serving((CentralSums, CellPairs), calibrations.central_names),
                 KeyedHits: Serving((CellPairs, CellTriples, CellProducts), calibrations.central_hits),
-                VectorSum: Serving((CentralVectors, RunningVectors), calibrations.central_vectors, norms=("max",)),
+                VectorSum: Serving((CentralVectors,), calibrations.central_vectors, norms=("max",)),
                 L2VectorSum: Serving(
-                    (CentralVectors, RunningVectors), calibrations.central_vectors, can_share=True, norms=("l2",)
+                    (CentralVectors, RowSums, RunningVectors),
+                    calibrations.central_vectors,
+                    can_share=True,
+                    norms=("l2", ROWS),
                 ),
                 SecondMoments: Serving((ScreenedMoments,), calibrations.noisy_moments, norms=("max",)),
                 FeatureMeans: Serving((FeatureSums, CellPairs), calibrations.central_features, can_share=True),
@@ -255,7 +260,7 @@ TRUST: Final[dict[str, Trust]] = {
                 SmallDomainMeans: Serving((CentralSums,), calibrations.exact_means),
                 KeyedHits: Serving((CellPairs, CellTriples, CellProducts), calibrations.exact_hits),
                 VectorSum: Serving((CentralVectors,), calibrations.exact_vectors, norms=("max",)),
-                L2VectorSum: Serving((CentralVectors,), calibrations.exact_vectors, norms=("l2",)),
+                L2VectorSum: Serving((CentralVectors, RowSums), calibrations.exact_vectors, norms=("l2", ROWS)),
                 SecondMoments: Serving((ScreenedMoments,), calibrations.exact_moments, norms=("max",)),
                 FeatureMeans: Serving((FeatureSums,), calibrations.exact_features),
             },

@@ -156,10 +156,11 @@ def test_the_text_of_a_certificate_is_limited(tmp_path: Path) -> None:
 
 
 LINEAR = algorithm("linear").spec.instances()
+JOINT_CENTRAL = LINEAR["joint"].model_copy(update={"privacy": LINEAR["central"].privacy})
 NORMS = [
     *(("phased-normal", SPECS["phased-normal"], GaussianVectors, norm) for norm in ("l2", "joint")),
     *(("phased-central", SPECS["phased-central"], CentralVectors, norm) for norm in ("l2", "joint")),
-    ("linear-central", LINEAR["central"], CentralVectors, "joint"),
+    ("linear-joint-central", JOINT_CENTRAL, CentralVectors, "joint"),
 ]
 
 

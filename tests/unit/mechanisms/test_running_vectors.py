@@ -13,10 +13,10 @@ from privateer_core.codec import decode, encode
 from privateer_core.errors import SpecError
 from privateer_core.mechanisms.mechanism import VectorTotal
 from privateer_core.mechanisms.vectors.running_vectors import Factorization, RunningTotal, RunningVectors
-from privateer_core.primitives.clipping import Ball
+from privateer_core.primitives.row_ball import RowBall
 from privateer_lab.simulation.scores import SeededNoise
 
-BALL = Ball("l2", 1.0, 40)
+BALL = RowBall(8, 5, 0.0)
 
 
 def release_steps(vectors: RunningVectors, steps: int, seed: int) -> np.ndarray:
@@ -52,7 +52,7 @@ def test_no_person_moves_fresh_noise_by_more_than_the_shift(kind, steps):
 @pytest.mark.parametrize("kind", ["root", "tree"])
 def test_epsilon_is_that_of_an_established_accountant(kind):
     """Each step is a Gaussian mechanism of its own sensitivity; planted: the accounting of a single step."""
-    vectors = RunningVectors.from_promise(Ball("l2", 1.0, 5), 1.0, 1e-6, kind, 12)
+    vectors = RunningVectors.from_promise(RowBall(1, 5, 0.0), 1.0, 1e-6, kind, 12)
     column = [vectors.factorization.row(step)[0] for step in range(1, 13)]
     standard_deviation, sensitivity = vectors.standard_deviation, vectors.ball.sensitivity
     composed = None
@@ -101,7 +101,7 @@ def test_noise_goes_on_where_the_same_mechanism_left_it_and_begins_anew_otherwis
     for other in (
         msgspec.structs.replace(running_vectors, standard_deviation=21_000.0),
         msgspec.structs.replace(running_vectors, steps=4),
-        msgspec.structs.replace(running_vectors, ball=Ball("l2", 2.0, 40)),
+        msgspec.structs.replace(running_vectors, ball=RowBall(4, 10, 0.0)),
     ):
         assert len(other.resume(running_vectors, rest).noise) == 0
     assert len(running_vectors.resume(running_vectors, VectorTotal(0, np.zeros(40, np.int64))).noise) == 0
@@ -140,7 +140,7 @@ def test_a_round_that_is_given_up_takes_nothing_from_the_noise():
 
 def test_impossible_parameters_are_refused():
     with pytest.raises(SpecError) as refused:
-        RunningVectors(Ball("l2", 1.0, 1 << 16), 20_000.0, "root", 17)
+        RunningVectors(RowBall(1 << 10, 1 << 6, 0.0), 20_000.0, "root", 17)
     assert (refused.value.field, "1 to 16" in str(refused.value)) == ("steps", True)
     for kind, steps, field in (("root", 0, "steps"), ("log", 3, "kind")):
         with pytest.raises(SpecError) as refused:

@@ -12,7 +12,7 @@ from privateer_core.accounting.events import Repeated, Sequential
 from privateer_core.algorithms import parse_spec
 from privateer_core.algorithms.additive.spec import AdditiveSpec
 from privateer_core.errors import SpecError, TermsRefused
-from privateer_core.mechanisms import CentralVectors, FeatureSums, VectorSymbol
+from privateer_core.mechanisms import FeatureSums, RowSums, VectorSymbol
 from privateer_core.mechanisms.named_symbol import NamedSymbol
 from privateer_core.mechanisms.vectors.running_vectors import RunningVectors
 from privateer_core.privacy.cell_reports import describe_horizon_concerns, required_participants
@@ -122,7 +122,7 @@ def test_a_batch_too_small_for_so_many_reports_is_refused() -> None:
     assert "reports_per_person" in str(refused.value.remedy)
 
 
-VECTOR_MECHANISMS = {"shuffle": VectorSymbol, "central": CentralVectors}
+VECTOR_MECHANISMS = {"shuffle": VectorSymbol, "central": RowSums}
 
 
 def vector_returning_spec(model: str, times: int = 5) -> Spec:

@@ -3,7 +3,7 @@
 
 import { readArray, findTrue } from "../arrays.js";
 import { WORD, chooseClass, mix, readSeed } from "../coins.js";
-import { requireKnown } from "../errors.js";
+import { formatFields, requireKnown } from "../errors.js";
 import { isWhole, isWithin } from "../numbers.js";
 import { wordToNormal } from "../numerics.js";
 import { lengthOf, multiplyRow, dot } from "../vectors.js";
@@ -58,7 +58,12 @@ export class LinearPolicy extends Policy {
     const classes = isJoint || spec.armInKey ? 1 : this.played.length;
     const { ball, repeats = 1 } = decoded.terms.mechanism;
     const { norm, bound, coordinates } = ball ?? {};
-    const asks = norm === (isJoint && spec.trust.crowd === "nobody" ? "joint" : "l2") && bound === 1 && coordinates === this.coordinates && coordinates <= COORDINATES_MAX && [1, classes].includes(this.classes);
+    // A curator makes the vectors of residuals itself.
+    this.sendsRows = !isJoint && spec.trust.curator !== "nobody";
+    const isAsked = this.sendsRows
+      ? formatFields(ball ?? {}, { arms: this.means.length, dimension: this.design.dimension, share })
+      : norm === (isJoint && spec.trust.crowd === "nobody" ? "joint" : "l2") && bound === 1 && coordinates === this.coordinates;
+    const asks = isAsked && this.coordinates <= COORDINATES_MAX && [1, classes].includes(this.classes);
     const isWithinMessages = repeats <= findMaxMessages(spec);
     requireKnown(isSameDesign && ranged && favoured && asks && isWithinMessages);
   }
@@ -102,7 +107,7 @@ export class LinearPolicy extends Policy {
     return normals;
   }
 
-  /** A person's vector: the arm is the place of a block in it. @param {number[]} columns @param {number} arm @param {number[]} values as `read` gave them */
+  /** A person's vector, in which the arm is the place of a block; or what a curator makes it of. @param {number[]} columns @param {number} arm @param {number[]} values as `read` gave them */
   contribute(columns, arm, values) {
     const row = this.design.row(columns);
     const toldRow = multiplyRow(row, this.telling);
@@ -110,9 +115,10 @@ export class LinearPolicy extends Policy {
       const products = clipRow(toldRow).map((entry) => PRODUCT * (2 * values[0] - 1) * entry);
       return { vector: this.inBlock([...encodeSquares(toldRow).map((entry) => MATRIX * entry), ...products], arm) };
     }
-    const white = multiplyRow(row, this.whitening);
     const mean = applyLink(this.link, dot(row, this.means[arm]));
     const residual = (values[0] - mean) / Math.max(mean, 1 - mean);
+    if (this.sendsRows) return { arm, row: toldRow, value: residual };
+    const white = multiplyRow(row, this.whitening);
     const length = Math.max(lengthOf(white), SHORTEST);
     const block = this.inBlock(white.map((entry) => (residual * entry) / length), arm);
     if (!this.share) return { vector: block };

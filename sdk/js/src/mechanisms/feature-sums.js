@@ -7,7 +7,7 @@ import { clipNumber, isNumber, isPositive, isWhole } from "../numbers.js";
 import { normalCurve } from "../privacy/curves.js";
 import { isDrawable, samplingCost } from "../sampling/normal.js";
 import { roundToInteger } from "../sampling/rounding.js";
-import { Mechanism, isBoolean } from "./symbols.js";
+import { Mechanism, indexSize, isBoolean } from "./symbols.js";
 
 /** Steps of a value of 1 in a record. */
 const GRID = 1 << 12;
@@ -18,8 +18,6 @@ const ROUNDING = 1 + 2 ** -40;
 /** @param {any} list @param {number} least @param {number} most */
 const isWholes = (list, least, most) => Array.isArray(list) && list.every((entry) => isWhole(entry, least, most));
 const isScales = (/** @type {any} */ list) => isWholes(list, 0, SCALE_MAX);
-/** Bytes of an index. @param {number} count of indices */
-const indexSize = (count) => (count <= 256 ? 1 : 2);
 
 export class FeatureSums extends Mechanism {
   static TYPE = "feature-sums";

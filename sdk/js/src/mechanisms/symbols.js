@@ -15,6 +15,8 @@ export const roundRandomly = (value, steps, word) => Math.min(roundToInteger(ste
 /** Coins and symbol. @param {number} slot @param {number} symbol */
 export const encodeReport = (slot, symbol) => concatBytes(encodeLittleEndian(4, slot), encodeLittleEndian(2, symbol));
 
+/** Bytes of an index. @param {number} count of indices */
+export const indexSize = (count) => (count <= 256 ? 1 : 2);
 export const isInteger = (/** @type {any} */ value) => isWhole(value);
 export const isBoolean = (/** @type {any} */ value) => typeof value === "boolean";
 export const isThere = (/** @type {any} */ value) => value !== undefined;

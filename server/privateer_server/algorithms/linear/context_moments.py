@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Final
 
 import numpy as np
@@ -9,7 +10,6 @@ from scipy.special import ndtri
 
 from privateer_core.algorithms.linear.design_matrix import (
     DesignMatrix,
-    directions,
     prior_moments,
     unpack_moments,
     weights,
@@ -20,6 +20,8 @@ from privateer_core.arrays import Array
 N_SIMULATED: Final = 1 << 15
 _MIN_EIGENVALUE: Final = 1e-3  # the least second moment in any direction, and share of answers, that is believed
 _MAX_SQUARED_LENGTH: Final = 2.0  # squared length to which whitened features are cut, by their number
+_CUT_SHARE: Final = 0.02  # share of rows in a curator's records that are cut to length 1
+_N_MEASURED: Final = 1 << 12  # people drawn to measure the lengths of rows
 _INTERCEPT_SHARE: Final = 0.5  # share of a row's squared length that its coordinate 1 has: products with it tell means
 _MEAN_VARIANCES: Final = (0.2, 0.3)  # variance of whitened features' means: the least, and the one before anybody tells
 _COVARIANCE_VARIANCES: Final = (0.003, 0.1)
@@ -85,7 +87,7 @@ def compute_slopes(policy: LinearPolicy, moments: Array, n_rows: int = N_SIMULAT
     products = np.einsum("nd,nd->n", rows, policy.means[arms])
     link = policy.rewards_link
     means = link.means(products)
-    weighted = weights(means)[:, None] * directions(rows @ policy.whitening)
+    weighted = weights(means)[:, None] * policy.residual_directions(rows)
     tilt_masses, errors = link.derivatives(products)[:, None] * rows, link.unclipped_means(products) - means
     classes, n_arms = policy.classes, len(policy.means)
     d = rows.shape[1]
@@ -122,26 +124,48 @@ class Contexts:
         self._lengths = np.full(d, math.sqrt((1 - _INTERCEPT_SHARE) / (_MAX_SQUARED_LENGTH * max(1, d - 1))))
         self._lengths[0] = math.sqrt(_INTERCEPT_SHARE)
 
+    @cached_property
+    def basis(self) -> Array:
+        """The matrix, (d, d), that maps rows to the coordinate 1 and whitened features."""
+        matrix = np.eye(len(self._lengths))
+        matrix[1:, 1:], matrix[0, 1:] = self._whitening, -self._means @ self._whitening
+        return matrix
+
     @property
     def moment_matrix(self) -> Array:
         """The matrix, (d, d), that maps rows to a shortened intercept and whitened features."""
-        matrix = np.eye(len(self._lengths))
-        matrix[1:, 1:], matrix[0, 1:] = self._whitening, -self._means @ self._whitening
-        return np.asarray(matrix * self._lengths)
+        return np.asarray(self.basis * self._lengths)
 
-    def weigh_sums(self, sums: Array, n_participants: int, noise: float, share: float) -> tuple[Array, Array]:
+    def weigh_features(self, variances: Array, moments: Array) -> Array:
+        """Return the matrix that maps rows to coordinates of the basis, longer where ``variances`` (d,) are larger.
+
+        One in fifty rows with these second moments is longer than 1, and is cut to that.
+        """
+        matrix = self.basis * np.sqrt(variances)
+        rows = simulate_rows(self.design, moments, np.random.default_rng(0), _N_MEASURED)
+        return np.asarray(matrix / np.quantile(np.linalg.norm(rows @ matrix, axis=1), 1 - _CUT_SHARE))
+
+    def moment_scales(self, matrix: Array, share: float) -> Array:
+        """Return what second moments of whitened rows are multiplied with in a report, (d, d).
+
+        matrix: the one that maps rows to reported coordinates, which are multiples of the whitened ones.
+        share: that of second moments in a report's squared length.
+        """
+        lengths = np.diag(np.linalg.solve(self.basis, matrix))
+        return np.asarray(math.sqrt(share) * np.outer(lengths, lengths))
+
+    def weigh_sums(self, sums: Array, scales: Array, n_participants: int, noise: float) -> tuple[Array, Array]:
         """Return second moments of whitened rows times their precisions, and the precisions, (d, d) each.
 
         sums: the packed sum of what ``n_participants`` reported.
-        noise: its variance in a coordinate.
-        share: that of a report's squared length.
+        scales: the sum of their `moment_scales`.
+        noise: the variance of the noise in a coordinate of ``sums``.
         """
         d = self.design.dimension
-        scale = math.sqrt(share) * np.outer(self._lengths, self._lengths)
         # Of two different coordinates, what is packed is the product times the square root of 2.
-        noise_variances = noise / (n_participants * scale) ** 2 * (1 + np.eye(d)) / 2
+        noise_variances = noise / scales**2 * (1 + np.eye(d)) / 2
         precision = 1 / (noise_variances + 1 / n_participants)
-        return precision * unpack_moments(sums / n_participants, d) / scale, precision
+        return precision * unpack_moments(sums, d) / scales, precision
 
     def estimate_features(self, moments: Array, precision: Array) -> Features:
         """Return the estimated moments of whitened features.

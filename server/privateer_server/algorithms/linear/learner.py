@@ -206,19 +206,23 @@ class ResidualLearner(LinearLearner):
 
     @override
     def matrices(self, state: LinearState) -> tuple[Array, Array]:
-        """Return the matrices that map rows to directions, by their doubt, and to second moments."""
-        return self._whitening_matrix(state), self.contexts.moment_matrix
-
-    def _whitening_matrix(self, state: LinearState) -> Array:
-        """Return the matrix that whitens features, times the posterior standard deviations of their slopes.
+        """Return the matrices that map rows to directions, by their doubt, and to second moments.
 
         A vector's length is shared out among its coordinates, and noise is the same on all: so most of it goes where
-        least is known.
+        least is known. A curator's records have a single row for both.
         """
+        if self.spec.row_ball:
+            matrix = self.contexts.weigh_features(self._variances(state, self.contexts.basis), self.moments(state))
+            return matrix, matrix
         frame_matrix = build_frame(self.moments(state))
+        variances = self._variances(state, frame_matrix)
+        return np.asarray(frame_matrix * np.sqrt(variances / variances.max())), self.contexts.moment_matrix
+
+    def _variances(self, state: LinearState, frame_matrix: Array) -> Array:
+        """Return the posterior variances, (d,), of the parameters of a frame's coordinates."""
         inverse_frame = np.linalg.inv(frame_matrix)
-        variances = np.einsum("ij,kjl,il->i", inverse_frame, self.posterior(state).covariances, inverse_frame)
-        return np.asarray(frame_matrix * np.sqrt(variances / variances.max()))
+        covariances = self.posterior(state).covariances
+        return np.asarray(np.einsum("ij,kjl,il->i", inverse_frame, covariances, inverse_frame))
 
     @override
     def learn(self, state: LinearState, policy: LinearPolicy, release: VectorSums) -> LinearState:
@@ -263,13 +267,14 @@ class ResidualLearner(LinearLearner):
         if not policy.share:
             return state
         noise, sums = release.noise * policy.classes, parts[:, policy.means.size :].sum(axis=0)
-        return replace(state, **self.add_context_sums(state, sums, release.reports, noise, policy.share))
+        scales = release.reports * self.contexts.moment_scales(policy.telling, policy.share)
+        return replace(state, **self.add_context_sums(state, sums, scales, release.reports, noise))
 
     def add_context_sums(
-        self, base: LinearState | posteriors.BaseStatistics, sums: Array, people: int, noise: float, share: float
+        self, base: LinearState | posteriors.BaseStatistics, sums: Array, scales: Array, people: int, noise: float
     ) -> dict[str, Any]:
         """Return the fields ``moments`` and ``precision`` after a sum of contexts with noise of this variance."""
-        moments, precision = self.contexts.weigh_sums(sums, people, noise, share)
+        moments, precision = self.contexts.weigh_sums(sums, scales, people, noise)
         return {"moments": base.moments + moments, "precision": base.precision + precision}
 
 
@@ -285,9 +290,13 @@ class ContinualLearner(ResidualLearner):
         n_means = policy.means.size
         pairs = sums.context_sums + release.sums[n_means:]
         people = sums.people + release.reports
-        new_state = replace(state, **self.add_context_sums(sums.before, pairs, people, release.noise, policy.share))
+        scales = sums.context_scales + release.reports * self.contexts.moment_scales(policy.telling, policy.share)
+        new_state = replace(state, **self.add_context_sums(sums.before, pairs, scales, people, release.noise))
         running = replace(
-            self._add_round_residuals(sums, new_state, policy, release), context_sums=pairs, people=people
+            self._add_round_residuals(sums, new_state, policy, release),
+            context_sums=pairs,
+            context_scales=scales,
+            people=people,
         )
         information, scores = running.evidence(release.noise / (1 - policy.share))
         reported, evidence = state.reported + release.reports, {"information": information, "scores": scores}

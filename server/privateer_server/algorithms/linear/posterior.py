@@ -82,13 +82,14 @@ class ResidualSums:
     spread: Array
     doubt: Array
     context_sums: Array  # shape (d (d + 1) / 2,): the sum of the second moments of people's contexts
+    context_scales: Array  # shape (d, d): what these are multiplied with, summed over people
 
     @classmethod
     def start(cls, before: BaseStatistics) -> "ResidualSums":
         """Return the sums of no rounds."""
         arms, d = before.scores.shape
         zeros, pairs = np.zeros(arms), np.zeros(d * (d + 1) // 2)
-        return cls(before, 0, np.zeros((arms, d, d)), np.zeros((arms, d)), zeros, zeros, pairs)
+        return cls(before, 0, np.zeros((arms, d, d)), np.zeros((arms, d)), zeros, zeros, pairs, np.zeros((d, d)))
 
     def evidence(self, noise: float) -> tuple[Array, Array]:
         """Return information and scores; ``noise`` is the variance of noise in a coordinate of ``observed``."""

@@ -13,6 +13,7 @@ from privateer_core.arrays import Array, Bools, Coins, Ints
 from privateer_core.mechanisms.mechanism import VectorTotal
 from privateer_core.policies.policy import Analyzer
 from privateer_core.primitives.bounded_vectors import BoundedVectors, VectorSums
+from privateer_core.primitives.row_ball import clip_rows, second_moments
 from privateer_core.spec.columns import Block, clipped_columns
 from privateer_core.spec.features import Feature
 
@@ -162,40 +163,11 @@ LINKS: Final = {
 
 MOMENT_SCALE: Final = math.sqrt(1 / 3)
 PRODUCT_SCALE: Final = math.sqrt(2 / 3)  # scales of a joint report's two parts, which have length 1 together
-_MIN_NORM: Final = 1e-100  # minimum norm of a vector with a direction: squares of smaller coordinates underflow
-
-
-def count_moments(dimension: int) -> int:
-    """Return the number of distinct second moments of ``dimension`` coordinates."""
-    return dimension * (dimension + 1) // 2
-
-
-def residuals(whitened: Array, means: Array, rewards: Array) -> Array:
-    """Return residuals (reward - mean) / max(mean, 1 - mean), in [-1, 1], times the directions of ``whitened``."""
-    return np.asarray(((rewards - means) * weights(means))[:, None] * directions(whitened))
-
-
-def directions(whitened: Array) -> Array:
-    """Return rows (n, d) scaled to length 1; a row of 0 stays 0."""
-    return np.asarray(whitened / np.maximum(np.linalg.norm(whitened, axis=1, keepdims=True), _MIN_NORM))
 
 
 def weights(means: Array) -> Array:
     """Return the factors that scale residuals of expected rewards to [-1, 1]."""
     return np.asarray(1 / np.maximum(means, 1 - means))
-
-
-def clip_rows(whitened: Array) -> Array:
-    """Return rows (n, d) scaled down to length 1 if they are longer."""
-    return np.asarray(whitened / np.maximum(1.0, np.linalg.norm(whitened, axis=1, keepdims=True)))
-
-
-def second_moments(whitened: Array) -> Array:
-    """Return the packed second moments (n, d (d + 1) / 2) of rows, which are clipped to length 1."""
-    shortened = clip_rows(whitened)
-    left, right = np.triu_indices(whitened.shape[1])
-    doubled = np.where(left == right, 1.0, math.sqrt(2))
-    return np.asarray(shortened[:, left] * shortened[:, right] * doubled)
 
 
 def unpack_moments(packed: Array, dimension: int) -> Array:

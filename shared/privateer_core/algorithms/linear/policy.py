@@ -15,16 +15,17 @@ from privateer_core.algorithms.linear.design_matrix import (
     combine_vectors,
     joint_reports,
     place_in_blocks,
-    residuals,
-    second_moments,
+    weights,
 )
 from privateer_core.algorithms.linear.spec import LinearSpec
 from privateer_core.answer.policy_view import Coefficients, PolicyView, name_terms
 from privateer_core.arrays import Array, Bools, Coins, Ints
-from privateer_core.mechanisms import VectorMechanism
+from privateer_core.mechanisms import RowMechanism, VectorMechanism
 from privateer_core.policies.policy import Arms, ArmsPolicy
 from privateer_core.primitives.bounded_vectors import BoundedVectors
+from privateer_core.primitives.contributions import RowValues
 from privateer_core.primitives.public_coins import coin_classes, mix_words, words_to_normals
+from privateer_core.primitives.row_ball import RowBall, directions, second_moments
 from privateer_core.privacy.terms import Terms
 
 _BLOCK_SIZE: Final = 1 << 17  # numbers in a block of products: keeps the working set in the processor's cache
@@ -57,9 +58,9 @@ class LinearPolicy(ArmsPolicy):
     is_mixture = True
 
     @property
-    def mechanism(self) -> VectorMechanism:
+    def mechanism(self) -> VectorMechanism | RowMechanism:
         """The mechanism that randomizes, sums and releases the round's vectors."""
-        return cast(VectorMechanism, self.terms.mechanism)
+        return cast(VectorMechanism | RowMechanism, self.terms.mechanism)
 
     @property
     def classes(self) -> int:
@@ -97,7 +98,8 @@ class LinearPolicy(ArmsPolicy):
 
     def _has_allowed_mechanism(self, spec: LinearSpec) -> bool:
         """Whether the mechanism has the spec's ball, at most its messages, and no classes but those of coins."""
-        is_valid = isinstance(self.mechanism, VectorMechanism) and self.mechanism.ball == spec.ball
+        is_valid = isinstance(self.mechanism, VectorMechanism | RowMechanism)
+        is_valid = is_valid and self.mechanism.ball == (spec.row_ball or spec.ball)
         is_valid = is_valid and self.mechanism.messages <= spec.algorithm.messages_per_report
         is_valid = is_valid and self.share == spec.moment_share
         return is_valid and self.classes in (1, spec.make_question(self.seed).classes)
@@ -180,19 +182,33 @@ class LinearPolicy(ArmsPolicy):
         """Return the policy's expected rewards (n,) of arms for participants with these rows."""
         return self.rewards_link.means(np.einsum("nd,nd->n", rows, self.means[arms]))
 
+    def residual_directions(self, rows: Array) -> Array:
+        """Return what the residual of each participant with these rows is multiplied with, (n, d)."""
+        ball = self.mechanism.ball
+        if isinstance(ball, RowBall):
+            return ball.residual_directions(rows @ self.telling)
+        return directions(rows @ self.whitening)
+
     @property
     def rewards_link(self) -> Link:
         """The link of the rewards."""
         return LINKS[self.link]
 
     @override
-    def contribute(self, contexts: Array, coins: Coins, decisions: Arms, rewards: Array) -> BoundedVectors:
-        """Return each participant's vector, with a block at the position of the arm; the mechanism hides all of it."""
+    def contribute(self, contexts: Array, coins: Coins, decisions: Arms, rewards: Array) -> BoundedVectors | RowValues:
+        """Return each participant's vector, with a block at the position of the arm; the mechanism hides all of it.
+
+        A curator gets a record instead, from which it makes the vector.
+        """
         rows, arms = self.design.rows(contexts), decisions.arms
         if self.share == 1:
             joint_vectors = joint_reports(rows @ self.telling, rewards)
             return BoundedVectors(coins, place_in_blocks(joint_vectors, arms, len(self.means)))
-        residual_vectors = residuals(rows @ self.whitening, self.predict(rows, arms), rewards)
+        means = self.predict(rows, arms)
+        residuals = (rewards - means) * weights(means)
+        if isinstance(self.mechanism.ball, RowBall):
+            return RowValues(coins, arms, rows @ self.telling, residuals)
+        residual_vectors = residuals[:, None] * self.residual_directions(rows)
         vectors = place_in_blocks(residual_vectors, arms, len(self.means))
         if self.share:
             vectors = combine_vectors(vectors, second_moments(rows @ self.telling), self.share)

@@ -8,13 +8,14 @@ from typing import Any, ClassVar, Final, Literal, Self
 from pydantic import Field, field_validator, model_validator
 from typing_extensions import override
 
-from privateer_core.algorithms.linear.design_matrix import LINKS, DesignMatrix, count_moments
+from privateer_core.algorithms.linear.design_matrix import LINKS, DesignMatrix
 from privateer_core.errors import SpecError
 from privateer_core.mechanisms.vectors.running_vectors import RunningVectors
 from privateer_core.mechanisms.vectors.vector_symbol import REPEATS_MAX
 from privateer_core.primitives.clipping import Ball
 from privateer_core.primitives.questions import L2VectorSum, Question
-from privateer_core.privacy.trust import Crowd, NoiseOrigin
+from privateer_core.primitives.row_ball import RowBall, count_moments
+from privateer_core.privacy.trust import Crowd, Curator, NoiseOrigin
 from privateer_core.spec.arms import ArmsSpec
 from privateer_core.spec.sections import Section, parse_section
 from privateer_core.spec.spec import Capabilities, example_promises
@@ -155,7 +156,8 @@ class LinearSpec(ArmsSpec):
         ):
             return 0
         steps = -(-table.horizon // self.first_batch(""))
-        return steps if steps > 1 and RunningVectors.can_store_noise(self.ball, steps) else 0
+        rows = self.row_ball
+        return steps if steps > 1 and rows and RunningVectors.can_store_noise(rows, steps) else 0
 
     @property
     def ball(self) -> Ball:
@@ -163,12 +165,19 @@ class LinearSpec(ArmsSpec):
         is_joint = self.moment_share == 1 and self.privacy.trust.crowd is Crowd.NOBODY
         return Ball("joint" if is_joint else "l2", 1.0, self._n_coordinates)
 
+    @property
+    def row_ball(self) -> RowBall | None:
+        """The vectors that a curator makes from records; None: devices make vectors."""
+        if self.privacy.trust.curator is Curator.NOBODY or self.moment_share == 1:
+            return None
+        return RowBall(self.arm_count, self.design.dimension, self.moment_share)
+
     def make_question(self, seed: int) -> L2VectorSum:
         """Return the question of a round, with sums by class if reports may have the choices' coins."""
         has_classes = self.moment_share < 1 and not self.privacy.arm_in_key
         classes = sum(self.playable) if has_classes else 1
         messages = self.algorithm.messages_per_report
-        return L2VectorSum(self.ball, seed, classes, self.moment_share == 1, self.steps, messages)
+        return L2VectorSum(self.ball, seed, classes, self.moment_share == 1, self.steps, messages, self.row_ball)
 
     @override
     def typical_question(self) -> L2VectorSum:

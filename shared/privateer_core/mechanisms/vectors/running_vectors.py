@@ -16,13 +16,14 @@ from typing_extensions import override
 
 from privateer_core.accounting.events import Event, Gaussian
 from privateer_core.accounting.gaussian import published_standard_deviation
-from privateer_core.arrays import Array, Ints, NDArray
+from privateer_core.arrays import Array, Ints
 from privateer_core.errors import SpecError
 from privateer_core.mechanisms.mechanism import Mechanism, VectorTotal
-from privateer_core.mechanisms.vectors.vector_noise import CentralVectors
+from privateer_core.mechanisms.vectors.row_sums import RowSums
 from privateer_core.portable import is_same, norm
-from privateer_core.primitives.bounded_vectors import BoundedVectors, RunningSums
-from privateer_core.primitives.clipping import Ball
+from privateer_core.primitives.bounded_vectors import RunningSums
+from privateer_core.primitives.contributions import RowValues
+from privateer_core.primitives.row_ball import RowBall
 from privateer_core.sampling.normal import EPSILON_MAX, sampling_cost
 from privateer_core.sampling.randomness import NoiseSource
 
@@ -127,8 +128,8 @@ class RunningTotal(VectorTotal):
         return RunningTotal(self.reports + other.reports, self.sums + other.sums, noise)
 
 
-class RunningVectors(CentralVectors, frozen=True, tag="running-vectors"):
-    """A curator's sums of exact vectors; noise of a release depends on that of earlier releases.
+class RunningVectors(RowSums, frozen=True, tag="running-vectors"):
+    """A curator's sums of vectors that it makes itself; noise of a release depends on that of earlier releases.
 
     Parameters
     ----------
@@ -160,12 +161,14 @@ class RunningVectors(CentralVectors, frozen=True, tag="running-vectors"):
             raise SpecError(detail, field="steps", remedy="let rounds be larger")
 
     @classmethod
-    def can_store_noise(cls, ball: Ball, steps: int) -> bool:
+    def can_store_noise(cls, ball: RowBall, steps: int) -> bool:
         """Whether a server can keep the noise of ``steps`` steps."""
         return 1 <= steps <= min(STEPS_MAX, KEPT_NUMBERS_MAX // ball.coordinates)
 
     @classmethod
-    def from_promise(cls, ball: Ball, epsilon: float, delta: float, kind: Literal["root", "tree"], steps: int) -> Self:
+    def from_promise(
+        cls, ball: RowBall, epsilon: float, delta: float, kind: Literal["root", "tree"], steps: int
+    ) -> Self:
         """Return the mechanism whose releases together are (epsilon, delta)-private; refuse an uncertified promise."""
         if not epsilon <= EPSILON_MAX:
             raise SpecError(f"must be at most {EPSILON_MAX:g}", field="epsilon", remedy="choose a smaller epsilon")
@@ -195,8 +198,8 @@ class RunningVectors(CentralVectors, frozen=True, tag="running-vectors"):
         return RunningTotal(0, zeros, np.zeros((0, self.ball.coordinates), np.int64))
 
     @override
-    def add(self, total: VectorTotal, reports: NDArray[np.int32]) -> RunningTotal:
-        return self.empty().merged(total).merged(VectorTotal(len(reports), reports.sum(axis=0, dtype=np.int64)))
+    def add(self, total: VectorTotal, reports: Any) -> VectorTotal:
+        return super().add(self.empty().merged(total), reports)
 
     def resume(self, previous: Mechanism, total: Any) -> RunningTotal:
         """Return the first total of a round: with the noise of the previous total if the mechanism is the same.
@@ -222,7 +225,7 @@ class RunningVectors(CentralVectors, frozen=True, tag="running-vectors"):
     def release(self, total: VectorTotal, noise: NoiseSource) -> RunningSums:
         return self.settle(self.empty().merged(total), noise)[0]
 
-    def simulate(self, contributions: BoundedVectors, rng: "np.random.Generator") -> RunningSums:
+    def simulate(self, contributions: RowValues, rng: "np.random.Generator") -> RunningSums:
         """Draw a first release."""
         release = super().simulate(contributions, rng)
         return RunningSums(release.reports, release.sums, release.noise, 1)
@@ -230,4 +233,4 @@ class RunningVectors(CentralVectors, frozen=True, tag="running-vectors"):
     @classmethod
     @override
     def instances(cls) -> dict[str, Self]:
-        return {kind: cls(Ball("l2", 0.5, 4), 9_000.0, kind, 5) for kind in ("root", "tree")}
+        return {kind: cls(RowBall(2, 2, 0.3), 600_000.0, kind, 5) for kind in ("root", "tree")}

@@ -2,7 +2,7 @@
 
 import math
 from functools import cached_property
-from typing import Final, Self
+from typing import Any, Final, Self
 
 import msgspec
 import numpy as np
@@ -26,17 +26,17 @@ _BLOCK_NUMBERS: Final = 1 << 21
 
 
 class _NoisyVectors(Mechanism, frozen=True):
-    """Base class of both mechanisms: sums on the grid, four bytes a coordinate.
+    """Base class of sums of vectors on a grid with normal noise; by default a report has four bytes a coordinate.
 
     Parameters
     ----------
     ball
-        Ball of the vectors.
+        The vectors that there are: a `Ball`, or another kind with its coordinates, grid and sensitivity.
     standard_deviation
         Standard deviation of the noise in each coordinate, in grid points.
     """
 
-    ball: Ball
+    ball: Any
     standard_deviation: float
 
     def __post_init__(self) -> None:
@@ -45,7 +45,7 @@ class _NoisyVectors(Mechanism, frozen=True):
             raise SpecError(detail, field="standard_deviation", remedy="calibrate it to the spec's promise")
 
     @classmethod
-    def calibrated(cls, ball: Ball, epsilon: float, delta: float) -> Self:
+    def calibrated(cls, ball: Any, epsilon: float, delta: float) -> Self:
         """Return the mechanism that makes vectors private, sampler included; refuse an uncertified promise."""
         if not epsilon <= EPSILON_MAX:
             raise SpecError(f"must be at most {EPSILON_MAX:g}", field="epsilon", remedy="choose a smaller epsilon")
@@ -59,7 +59,7 @@ class _NoisyVectors(Mechanism, frozen=True):
     @property
     @override
     def report_size(self) -> int:
-        return 4 * self.ball.coordinates
+        return 4 * int(self.ball.coordinates)
 
     @property
     @override
@@ -80,7 +80,7 @@ class _NoisyVectors(Mechanism, frozen=True):
         return VectorTotal(0, np.zeros(self.ball.coordinates, np.int64))
 
     @override
-    def add(self, total: VectorTotal, reports: NDArray[np.int32]) -> VectorTotal:
+    def add(self, total: VectorTotal, reports: Any) -> VectorTotal:
         return total.merged(VectorTotal(len(reports), reports.sum(axis=0, dtype=np.int64)))
 
     def _rounded_sum(self, contributions: BoundedVectors, rng: "np.random.Generator") -> Ints:
@@ -121,6 +121,8 @@ class GaussianVectors(_NoisyVectors, frozen=True, tag="gaussian-vectors"):
     Privacy cost: that of the Gaussian mechanism at the ball's sensitivity, exactly (rounded noise is post-processing of
     normal noise), plus `sampling_cost` in delta.
     """
+
+    ball: Ball
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -175,8 +177,8 @@ class GaussianVectors(_NoisyVectors, frozen=True, tag="gaussian-vectors"):
         return {"max": cls(Ball("max", 2.0, 3), 40_000.0), "l2": cls(Ball("l2", 0.5, 4), 20_000.0)}
 
 
-class CentralVectors(_NoisyVectors, frozen=True, tag="central-vectors"):
-    """A curator's sums of exact vectors, released with normal noise of a standard deviation, or without noise at 0.
+class CuratedSums(_NoisyVectors, frozen=True):
+    """Base class of a curator's sums, released with normal noise of a standard deviation, or without noise at 0.
 
     Notes
     -----
@@ -189,6 +191,25 @@ class CentralVectors(_NoisyVectors, frozen=True, tag="central-vectors"):
     def release_event(self) -> Event | None:
         return self._event
 
+    @override
+    def release(self, total: VectorTotal, noise: NoiseSource) -> VectorSums:
+        drawn_noise = self._normal.draw(len(total.sums), noise) if self.standard_deviation else 0
+        return self._build_release(total, total.sums + drawn_noise)
+
+    def _build_release(self, total: VectorTotal, sums: Ints) -> VectorSums:
+        noise = (self.standard_deviation**2 + 1 / 12) * self.ball.step**2 if self.standard_deviation else 0.0
+        return VectorSums(total.reports, np.asarray(sums * self.ball.step), noise)
+
+    def _simulate_release(self, total: VectorTotal, rng: "np.random.Generator") -> VectorSums:
+        drawn_noise = np.rint(rng.normal(0, 1, len(total.sums)) * self.standard_deviation).astype(np.int64)
+        return self._build_release(total, total.sums + drawn_noise)
+
+
+class CentralVectors(CuratedSums, frozen=True, tag="central-vectors"):
+    """A curator's sums of exact vectors; see `CuratedSums`."""
+
+    ball: Ball
+
     def randomize(self, contributions: BoundedVectors, noise: NoiseSource) -> NDArray[np.int32]:
         """Return clipped vectors on the grid, shape (n, coordinates)."""
         return self.ball.round_to_grid(contributions.values, noise).astype("<i4")
@@ -200,19 +221,8 @@ class CentralVectors(_NoisyVectors, frozen=True, tag="central-vectors"):
         return reports
 
     @override
-    def release(self, total: VectorTotal, noise: NoiseSource) -> VectorSums:
-        drawn_noise = self._normal.draw(len(total.sums), noise) if self.standard_deviation else 0
-        return self._build_release(total, total.sums + drawn_noise)
-
-    def _build_release(self, total: VectorTotal, sums: Ints) -> VectorSums:
-        noise = (self.standard_deviation**2 + 1 / 12) * self.ball.step**2 if self.standard_deviation else 0.0
-        return VectorSums(total.reports, np.asarray(sums * self.ball.step), noise)
-
-    @override
     def simulate(self, contributions: BoundedVectors, rng: "np.random.Generator") -> VectorSums:
-        sums = self._rounded_sum(contributions, rng)
-        drawn_noise = np.rint(rng.normal(0, 1, len(sums)) * self.standard_deviation).astype(np.int64)
-        return self._build_release(VectorTotal(len(contributions), sums), sums + drawn_noise)
+        return self._simulate_release(VectorTotal(len(contributions), self._rounded_sum(contributions, rng)), rng)
 
     def error_bounds(self, n_participants: int) -> tuple[float, float]:
         """Bound the error of the released average; see `GaussianVectors.error_bounds`."""

@@ -18,6 +18,7 @@ from privateer_server.algorithms.linear.posterior import (
     fit_posterior,
 )
 from privateer_server.rounds.schedule import Schedule
+from tests.support.row_vectors import vectors_of
 from tests.support.specs import linear_spec
 
 RNG = np.random.default_rng(4)
@@ -41,8 +42,9 @@ def test_slopes_and_offsets_predict_the_mean_of_simulated_reports(model, link):
     arms = policy.choose_arms(rows, policy.draw_normals(coins))
     rewards = policy.rewards_link.means(rows @ TRUTH[link])
     reports = policy.contribute((rows[:, 1:] + 1) / 2, coins, Arms(arms), rewards)
-    observed = reports.values[:, : policy.means.size].mean(axis=0) / np.sqrt(1 - policy.share)
-    errors = reports.values[:, : policy.means.size].std(axis=0) / np.sqrt(len(rows))
+    vectors = vectors_of(policy, reports)[:, : policy.means.size]
+    observed = vectors.mean(axis=0) / np.sqrt(1 - policy.share)
+    errors = vectors.std(axis=0) / np.sqrt(len(rows))
     by_arm = np.einsum("ckij,kj->cki", slopes.matrices, TRUTH[link] - policy.means) + slopes.offsets
     expected = by_arm.mean(axis=0).ravel()
     slack = 0.0 if link == "identity" else 0.008  # the link is taken to be straight between means and truth
@@ -57,7 +59,7 @@ def test_reports_vary_most_along_the_longest_directions():
     Planted: the same spread in every coordinate.
     """
     policy: Any = Schedule(linear_spec("none")).open(3).policy
-    policy = replace(policy, whitening=policy.whitening * np.array([1.0, 10.0, 1.0, 1.0, 1.0]))
+    policy = replace(policy, telling=policy.telling * np.array([0.1, 1.0, 0.1, 0.1, 0.1]))
     moments = prior_moments(policy.design)
     rows = simulate_rows(policy.design, moments, np.random.default_rng(12))
     coins = np.random.default_rng(13).integers(0, 2**32, len(rows), dtype=np.uint32)
@@ -65,7 +67,7 @@ def test_reports_vary_most_along_the_longest_directions():
     products = np.einsum("nd,nd->n", rows, policy.means[arms])
     rewards = np.random.default_rng(14).random(len(rows)) < policy.rewards_link.means(products)
     reports = policy.contribute((rows[:, 1:] + 1) / 2, coins, Arms(arms), rewards.astype(float))
-    gradients = reports.values[:, : policy.means.size].reshape(len(rows), 2, 5) / np.sqrt(1 - policy.share)
+    gradients = vectors_of(policy, reports)[:, : policy.means.size].reshape(len(rows), 2, 5) / np.sqrt(1 - policy.share)
     squares = np.einsum("nki,nkj->nkij", gradients, gradients)
     errors = squares.std(axis=0) / np.sqrt(len(rows)) + 1e-4
     spreads = compute_slopes(policy, moments).spreads.mean(axis=0)
@@ -96,7 +98,9 @@ def test_reported_second_moments_replace_the_prior():
     rows = np.concatenate([np.ones((20_000, 1)), RNG.uniform(-0.5, 0.5, (20_000, 4))], axis=1)
     arms = Arms(np.zeros(20_000, np.int64))
     reports = step.policy.contribute((rows[:, 1:] + 1) / 2, np.zeros(20_000, np.uint32), arms, rows[:, 0])
-    state = learner.learn(step.state, step.policy, VectorSums(20_000, reports.values.sum(axis=0), 0.0))
+    state = learner.learn(
+        step.state, step.policy, VectorSums(20_000, vectors_of(step.policy, reports).sum(axis=0), 0.0)
+    )
     truth = rows.T @ rows / len(rows)
     assert np.abs(learner.moments(state) - truth).max() < 0.01
     assert np.abs(learner.moments(step.state) - truth).max() > 0.05
@@ -150,7 +154,7 @@ def test_residuals_of_rare_rewards_have_the_variance_of_rare_rewards(link):
     coins = rng.integers(0, 2**32, len(rows), dtype=np.uint32)
     arms = policy.choose_arms(rows, policy.draw_normals(coins))
     reports = policy.contribute((rows[:, 1:] + 1) / 2, coins, Arms(arms), (rng.random(len(rows)) < 0.005).astype(float))
-    gradients = reports.values[:, : policy.means.size].reshape(len(rows), 2, 5) / np.sqrt(1 - policy.share)
+    gradients = vectors_of(policy, reports)[:, : policy.means.size].reshape(len(rows), 2, 5) / np.sqrt(1 - policy.share)
     # A residual is -1 or 1 times a direction: what varies is the reward around its rate.
     residuals = np.linalg.norm(gradients, axis=2).sum(axis=1) * np.sign((gradients[:, :, 0]).sum(axis=1) / rows[:, 0])
     stated, coin = (
@@ -188,7 +192,8 @@ def test_second_moments_without_noise_equal_the_truth() -> None:
     """50,000 people, no noise: every moment is within .02, which is 4.5 standard errors of the noisiest."""
     contexts, rows = Contexts(ANSWERS), draw_contexts(0, 50_000)
     sums = np.sqrt(SHARE) * second_moments(rows @ contexts.moment_matrix).sum(axis=0)
-    estimate = contexts.estimate_features(*contexts.weigh_sums(sums, len(rows), 0.0, SHARE))
+    scales = len(rows) * contexts.moment_scales(contexts.moment_matrix, SHARE)
+    estimate = contexts.estimate_features(*contexts.weigh_sums(sums, scales, len(rows), 0.0))
     assert np.abs(contexts.build_row_moments(estimate) - rows.T @ rows / len(rows)).max() < 0.02
     assert estimate.doubt < 0.02
 
@@ -201,10 +206,11 @@ def test_noisy_second_moments_are_shrunk() -> None:
     contexts, rows = Contexts(ANSWERS), draw_contexts(1, 5000)
     truth, assumed, shrunk, unshrunk = rows.T @ rows / len(rows), [], [], []
     totals = np.sqrt(SHARE) * second_moments(rows @ contexts.moment_matrix).sum(axis=0)
+    scales = len(rows) * contexts.moment_scales(contexts.moment_matrix, SHARE)
     rng, noise = np.random.default_rng(2), 0.5 * len(rows)
     for _ in range(10):
         sums, precision = contexts.weigh_sums(
-            totals + rng.normal(scale=np.sqrt(noise), size=len(totals)), len(rows), noise, SHARE
+            totals + rng.normal(scale=np.sqrt(noise), size=len(totals)), scales, len(rows), noise
         )
         shrunk.append(np.linalg.norm(contexts.build_row_moments(contexts.estimate_features(sums, precision)) - truth))
         unshrunk.append(

@@ -15,6 +15,7 @@ from privateer_server.algorithms.linear import learner
 from privateer_server.algorithms.linear.learner import ContinualLearner, ResidualLearner
 from privateer_server.algorithms.linear.posterior import BaseStatistics, ResidualSums
 from privateer_server.rounds.schedule import Schedule
+from tests.support.row_vectors import vectors_of
 from tests.support.specs import linear_spec
 
 TRUTH = np.array([0.5, 0.8, 0.0, 0.0, 0.0])
@@ -27,7 +28,7 @@ def simulate_release(policy, people, rng):
     contexts = 0.5 + 0.05 * rng.normal(size=(people, 4))
     rewards = (rng.random(people) < policy.design.rows(contexts) @ TRUTH).astype(float)
     reports = policy.contribute(contexts, np.zeros(people, np.uint32), Arms(np.zeros(people, np.int64)), rewards)
-    sums = np.tile(reports.values.sum(axis=0), policy.classes)
+    sums = np.tile(vectors_of(policy, reports).sum(axis=0), policy.classes)
     return VectorSums(people, sums + np.sqrt(NOISE) * rng.normal(size=sums.shape), NOISE)
 
 
@@ -131,7 +132,7 @@ def test_estimates_do_not_drift_and_a_restart_keeps_the_earlier_evidence():
         coins = rng.integers(0, 2**32, 2000, dtype=np.uint32)
         decided = policy.decide(contexts, coins)
         rewards = policy.design.rows(contexts) @ truth
-        values = policy.mechanism.ball.clip(policy.contribute(contexts, coins, decided, rewards).values)
+        values = vectors_of(policy, policy.contribute(contexts, coins, decided, rewards))
         begins = number in (1, 4)
         release = RunningSums(2000, values.sum(axis=0), 1e-9, 1 if begins else number)
         before, state = state, linear_learner.learn(state, policy, release)
