@@ -61,7 +61,9 @@ VALUES: dict[str, list[Any]] = {
 def files() -> dict[str, Any]:
     """Return the content of each file, by its name."""
     vectors_by_file: dict[str, Any] = {"coins": coins(), "response": response(), "amplification": amplification()}
-    vectors_by_file |= {"publications": [describe_publication(*case) for case in cases()], "terms": terms()}
+    spec = spec_of("trial", LOCAL, None)
+    all_cases = [*cases(), ("trial of everybody under local", spec, publication_of(spec))]
+    vectors_by_file |= {"publications": [describe_publication(*case) for case in all_cases], "terms": terms()}
     return vectors_by_file
 
 

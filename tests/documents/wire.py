@@ -21,6 +21,7 @@ PEOPLE: Final = 4
 _NAMED: Final = {
     "partition under central",
     "partition under shuffle, of rare events",
+    "trial of everybody under local",
     "trial under local, questions",
     "linear under none",
     "additive under shuffle",

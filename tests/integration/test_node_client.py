@@ -42,6 +42,7 @@ _TRIAL = {
     "segments.cuts": {"x1": [0.5]},
 }
 _ASKED = {"privacy.epsilon": 1.0, "segments.cuts": {"x1": [0.2, 0.35, 0.5, 0.65, 0.8]}, "algorithm.allocation": "fixed"}
+_EVERYBODY = {name: value for name, value in _TRIAL.items() if not name.startswith("segments")} | {"context": None}
 _LINEAR = {"algorithm.name": "linear"}
 _CENTRAL = {
     "privacy.model": "central",
@@ -57,6 +58,7 @@ _EXPERIMENTS: dict[str, dict[str, Any]] = {
     "bandit-local": _LOCAL | _BANDIT,
     "bandit-shuffled": _SHUFFLED | {"algorithm.name": "bandit"},
     "trial-local": _TRIAL,
+    "trial-of-everybody": _EVERYBODY,
     "questions-local": _TRIAL | _ASKED,
     "partition-central": _CENTRAL,
     "bandit-none": _NONE | {"algorithm.name": "bandit"},
@@ -120,7 +122,8 @@ def test_its_reports_are_counted_and_learned_from(services: Services, name: str)
         assert [row[-1] for row in shares["rows"]] == [0.72, 0.2, 0.08]
     elif name.startswith("trial"):
         estimates = _page(services, name, "/answer")["result"]["estimates"]
-        assert len(estimates) == 6  # two arms, in two segments and on average
+        # Two arms: in two segments and on average, or for everybody.
+        assert len(estimates) == (2 if name.endswith("everybody") else 6)
         assert all(-1.5 < estimate["value"] < -0.5 and estimate["high"] < 0 for estimate in estimates)
     elif name.startswith("linear"):
         assert name != "linear-several" or _messages(services, name) > 1

@@ -117,8 +117,6 @@ class SumColumns:
         return SummedOutcomes(look, outcomes, plain_outcomes, split_arms, places, n_clusters, tuple(sentences))
 
 
-_EVERYBODY_FEATURE: Final = {"everybody": {"levels": ["everybody"]}}
-"""Feature with one level, for tests without segments: a spec needs a feature."""
 _UNIT: Final = (0.0, 1.0)
 _ROUNDING_TOLERANCE: Final = 1e-6
 """Tolerance of rounding in a sum of shares."""
@@ -288,8 +286,7 @@ def analyze(
     allocation = {"allocation_ratio": [shares[value] for value in names.values]} if shares else {}
     tables = {
         "experiment": {"name": "test", "arms": list(arms), "horizon": len(rewards), "round_size": len(rewards)},
-        "context": {"features": features or _EVERYBODY_FEATURE},
-        "segments": {"features": list(parts), "cuts": cuts},
+        **({"context": {"features": features}, "segments": {"features": list(parts), "cuts": cuts}} if parts else {}),
         "privacy": {"model": model, **({"epsilon": epsilon} if is_private else {})},
         "algorithm": {"name": effect_algorithm(), "allocation": "fixed", "significance_level": level, **allocation},
     }

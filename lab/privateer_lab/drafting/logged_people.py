@@ -338,8 +338,8 @@ def fit_logged_people(
     clusters: NDArray[np.int64] | None = None,
 ) -> LoggedPeople:
     """Fit a model to rows with an arm's index, features' columns and a reward in the spec's unit, maybe clustered."""
-    pairs = zip(spec.features.values(), columns, strict=True)
-    contexts = np.stack([column.read_as(feature) for feature, column in pairs], axis=1)
+    values = [column.read_as(feature) for feature, column in zip(spec.features.values(), columns, strict=True)]
+    contexts = np.stack(values, axis=1) if values else np.zeros((len(arms), 0))
     scaled = spec.reward.scaled_all(rewards)
     is_categorical = [isinstance(feature, Boolean | Categorical) for feature in spec.features.values()]
     rows = LoggedRows(contexts, is_categorical, arms, scaled, spec.reward.kind == "binary", clusters)

@@ -29,7 +29,7 @@ from privateer_lab.drafting.fixed_sections import (
 )
 from privateer_lab.drafting.given_away import find_leaks
 from privateer_lab.drafting.reward_drafts import format_reward_section
-from privateer_lab.drafting.written_draft import EVERYBODY, Draft, LoggedChoices
+from privateer_lab.drafting.written_draft import Draft, LoggedChoices
 from privateer_lab.planning.other_algorithms import contextual_algorithms, effect_algorithm
 from privateer_lab.tables import shorten
 from privateer_lab.tables.data_table import (
@@ -50,7 +50,6 @@ from privateer_lab.tables.log_rows import (
 )
 from privateer_lab.tables.rewards import describe_codes, describe_table
 
-EVERYBODY_LINE: Final = 'everybody = { levels = ["everybody"] }  # nobody is told apart'
 _FIXED_ALLOCATION_LINE: Final = (
     'allocation = "fixed"  # finds most; without this line worse options get fewer people, and less is found'
 )
@@ -161,10 +160,10 @@ def draft(
     options = names.allowed or classes.allowed or ["first", "second"]
     rewards = log.rewards if log else read_rewards(rows.column(reward)) if reward else None
     section, public, rewards = format_reward_section(rewards, reward, bounds.get(reward or ""), notes, lower_is_better)
-    is_test, promise = bool(segments) or EVERYBODY_LINE in features.lines, choose_promise(rows.total, model, epsilon)
+    is_test, promise = bool(segments) or not features.lines, choose_promise(rows.total, model, epsilon)
     arms_line = format_arms(options, from_data=bool(column and not arms))
     sections = format_experiment_section(name, arms_line, rows.total, promise["model"], measures=not is_test)
-    sections += ["[context.features]", *features.lines, "", *section]
+    sections += ["[context.features]", *features.lines, "", *section] if features.lines else section
     notes += [
         *(describe_codes(rows.column(reward)) if reward else []),
         *explain_promise(promise, rows.total, is_requested=model is not None),
@@ -247,6 +246,5 @@ def _draft_features(
         remedy = "give numbers, yes or no, or few levels"
         raise SpecError(f"no column makes a feature{detail}", field="table", remedy=remedy)
     if not drafts.by_name:
-        drafts.by_name[EVERYBODY] = EVERYBODY_LINE
         drafts.notes.append("No column makes a feature: this is the spec of a test among everybody.")
     return drafts

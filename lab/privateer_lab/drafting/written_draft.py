@@ -30,10 +30,8 @@ from privateer_lab.drafting.logged_people import LoggedPeople, fit_logged_people
 from privateer_lab.planning.algorithm_choice import AlgorithmChoice
 from privateer_lab.planning.other_algorithms import contextual_algorithms, with_own_rounds
 from privateer_lab.tables import shorten
-from privateer_lab.tables.data_column import DataColumn
 from privateer_lab.tables.data_table import TableRows
 
-EVERYBODY: Final = "everybody"
 _COMMENT_PREFIX: Final = "as a comment, "
 
 
@@ -220,8 +218,7 @@ class LoggedChoices:
 
     def fit_people(self, spec: ArmsSpec) -> LoggedPeople:
         """Fit simulated participants to the rows."""
-        everybody = DataColumn(EVERYBODY, (EVERYBODY,), np.zeros(self.rows.n_rows, np.int64))
-        columns = [self.rows.columns.get(name, everybody) for name in spec.features]
+        columns = [self.rows.columns[name] for name in spec.features]
         negated_name = f"{'not' if spec.reward.kind == 'binary' else 'negative'} {self.reward_name}"
         clusters = self.rows.column(self.cluster).codes if self.cluster else None
         name = negated_name if self.is_negated else self.reward_name

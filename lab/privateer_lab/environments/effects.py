@@ -111,6 +111,8 @@ class EffectsEnvironment(Environment):
         self._factors = np.array([amounts.factors.get(arm, 1.0) if amounts else 1.0 for arm in spec.options])
         self._mean_amounts = np.array([amounts.mean(arm, spec.reward) if amounts else 1.0 for arm in spec.options])
         self._base = np.broadcast_to(section.base, 2)
+        for name in section.shares:
+            self._feature_index(name)
         self._shares = {name: self._build_level_shares(name, section) for name in self._features}
         self._by = self._feature_index(section.by)
         self._along = self._feature_index(section.curve.along if section.curve else None)

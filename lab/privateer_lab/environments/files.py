@@ -43,9 +43,10 @@ class NamedColumns:
         """The columns to fill."""
         return [*self._values.values(), *self._categories.values()]
 
-    def contexts(self) -> Array:
-        """Return the contexts of filled columns, shape (n, d)."""
-        return np.stack([self._read_feature(name) for name in self._features], axis=1)
+    def contexts(self, n_rows: int) -> Array:
+        """Return the contexts of filled columns, shape (n_rows, d); d is 0 without features."""
+        columns = [self._read_feature(name) for name in self._features]
+        return np.stack(columns, axis=1) if columns else np.zeros((n_rows, 0))
 
     def _read_feature(self, name: str) -> Array:
         """Read a numeric column, or 1 and 0 for column=value; refuse a value that no row has."""
@@ -65,7 +66,7 @@ def read_contexts(table: DataTable, spec: Spec) -> Array:
         return np.zeros((table.rows, 0))
     source = NamedColumns(spec, table.header)
     table.fill(source.columns, len(spec.features))
-    return source.contexts()
+    return source.contexts(table.rows)
 
 
 PATH_FIELD: Final = "population.path"
@@ -142,8 +143,7 @@ class CsvSection(EnvironmentSection):
         self._check_columns(table.header, [column.name for column in source.columns])
         table.fill([*source.columns, label], len(spec.features), drop=self.missing == "drop")
         check_classes_occur(label, "population.classes" if self.classes else "experiment.arms")
-        # Algorithms without context have no column to look at.
-        contexts = source.contexts() if spec.features else np.zeros((len(label.values), 0))
+        contexts = source.contexts(len(label.values))
         check_features(contexts, spec)
         return ClassEnvironment(contexts, label.values, rewards, seed)
 
@@ -214,7 +214,7 @@ class AdultSection(EnvironmentSection):
         cells = [sex, hours] if self.task == "effects" else []
         table.fill([*source.columns, income, *cells], len(spec.features), drop=True)
         check_classes_occur(income, "population.path")
-        contexts, labels, rewards = source.contexts(), income.values, _OFFERED_REWARDS
+        contexts, labels, rewards = source.contexts(len(income.values)), income.values, _OFFERED_REWARDS
         if cells:
             cell = 3 * (sex.values == sex.names.get("Male", -1)) + np.searchsorted(_HOURS, hours.values, side="right")
             labels, rewards = 2 * cell + labels, _mean_rewards_by_class(cell, labels)

@@ -125,7 +125,7 @@ class ShapesEnvironment(IndependentFeatures):
         super().__init__(spec.features.values(), section.missing, section.falling)
         rng = np.random.default_rng([section.function, 17, spec.arm_count, len(self._features)])
         self._heights = _draw_wave_heights(len(self._features), spec.arm_count, rng)
-        self._height, self._reward = section.height / math.sqrt(len(self._features)), spec.reward
+        self._height, self._reward = section.height / math.sqrt(len(self._features) or 1), spec.reward
         self._levels = [rng.standard_normal((count_levels(feature) + 1, spec.arm_count)) for feature in self._features]
         # Optional draws come last: environments without them do not change.
         for feature, terms in zip(self._features, self._levels, strict=True):
@@ -154,13 +154,13 @@ class ShapesEnvironment(IndependentFeatures):
 
     def _initial_means(self, contexts: Array) -> Array:
         terms = zip(self._features, contexts.T, self._heights, self._levels, strict=False)
-        effect = sum(_feature_effects_by_arm(*term) for term in terms)
+        effect = sum((_feature_effects_by_arm(*term) for term in terms), np.zeros((len(contexts), self._n_arms)))
         return np.asarray(self._reward.low + self._reward.span * np.clip(self._base + self._height * effect, 0.0, 1.0))
 
 
 def _draw_wave_heights(features: int, arms: int, rng: np.random.Generator) -> Array:
     """Draw heights of waves, (features, arms, waves), of functions with variance 1."""
-    heights = np.array([_HALF_WAVES**-1.0 * rng.standard_normal((arms, len(_HALF_WAVES))) for _ in range(features)])
+    heights = _HALF_WAVES**-1.0 * rng.standard_normal((features, arms, len(_HALF_WAVES)))
     return np.asarray(heights / np.sqrt(np.square(heights).sum(axis=2, keepdims=True) / 2))
 
 

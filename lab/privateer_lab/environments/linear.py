@@ -213,8 +213,8 @@ class DisjointSection(EnvironmentSection):
             if not isinstance(feature, Numeric) or feature.missing:
                 detail = "population 'disjoint' has numbers between bounds only, and nobody's is missing"
                 raise SpecError(detail, field=f"context.features.{name}", remedy="give it low and high")
-        bounds = np.array([(number.low, number.high) for number in features.values() if isinstance(number, Numeric)])
-        return Disjoint(self, bounds, spec.arm_count, seed)
+        bounds = [(number.low, number.high) for number in features.values() if isinstance(number, Numeric)]
+        return Disjoint(self, np.array(bounds).reshape(-1, 2), spec.arm_count, seed)
 
 
 class Disjoint(Environment):

@@ -39,8 +39,9 @@ class IndependentFeatures(Environment, ABC):
 
     def contexts(self, _n_previous: int, n_participants: int, rng: np.random.Generator) -> Array:
         """Draw independent features, shape (n, d), as devices read them."""
-        draws = [_draw_values(feature, rng.random(n_participants), self._falling) for feature in self._features]
-        contexts = np.stack(draws, axis=1)
+        contexts = np.empty((n_participants, len(self._features)))
+        for j, feature in enumerate(self._features):
+            contexts[:, j] = _draw_values(feature, rng.random(n_participants), self._falling)
         for j, feature in enumerate(self._features):
             if feature.missing:
                 contexts[rng.random(n_participants) < self._missing, j] = np.nan
@@ -103,7 +104,7 @@ class MixedSection(EnvironmentSection):
         """Make the environment, which is the same for every seed."""
         for name in self.relevant or ():
             if name not in spec.features:
-                remedy = f"choose from {', '.join(spec.features)}"
+                remedy = f"choose from {', '.join(spec.features)}" if spec.features else "remove it"
                 raise SpecError("the spec has no such feature", field=f"population.relevant.{name}", remedy=remedy)
         matters = [name in (self.relevant or spec.features) for name in spec.features]
         environment = MixedEnvironment(self, spec.features, np.flatnonzero(matters), spec.arm_count)

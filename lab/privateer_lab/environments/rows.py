@@ -76,8 +76,7 @@ class RowsSection(EnvironmentSection):
         check_columns_exist([column.name for column in person_columns], table.header)
         columns = [*source.columns, *means, *observed, *person_columns]
         table.fill(columns, len(spec.features), drop=self.missing == "drop")
-        # Algorithms without context have no column to look at.
-        contexts = source.contexts() if spec.features else np.zeros((len(means[0].values), 0))
+        contexts = source.contexts(len(means[0].values))
         check_features(contexts, spec)
         expected = np.stack([column.values for column in means], axis=1)
         low, high = spec.reward.low, spec.reward.high

@@ -33,7 +33,7 @@ def featureless_algorithm() -> str:
 def _find_first_algorithm(question: type[Question], *, needs_context: bool) -> str:
     kinds = {name: algorithm(name).spec for name in ALGORITHMS}
     asking = {name: kind for name, kind in kinds.items() if issubclass(kind, ArmsSpec) and kind.question is question}
-    return next(name for name, kind in asking.items() if kind.model_fields["context"].is_required() == needs_context)
+    return next(name for name, kind in asking.items() if kind.capabilities.needs_context == needs_context)
 
 
 def with_algorithm(tables: Mapping[str, Any], name: str) -> ArmsSpec | None:

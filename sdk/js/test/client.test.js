@@ -34,6 +34,22 @@ test("one report, of the same bytes until somebody decides", () =>
     assert.equal(new Set(at.bodies).size, 1);
   }));
 
+for (const name of ["bandit under local", "trial of everybody under local"]) {
+  const publication = Buffer.from(told.find((/** @type {any} */ one) => one.name === name).publication, "hex");
+
+  test(`an experiment without features chooses without a context: ${name}`, () =>
+    serving(publication, async (at) => {
+      const client = new Client(at.url, { ledger: new MemoryLedger() });
+      const session = await client.join("test");
+      assert.deepEqual(session.features, []);
+      assert.throws(() => session.choose(CONTEXT), { field: "x1" });
+      const arm = session.choose();
+      assert.ok(["a", "b", "c"].includes(arm));
+      assert.equal(await session.report(1), "accepted");
+      assert.equal((await client.arm("test", {}, { default: "other" })).name, arm);
+    }));
+}
+
 test("nothing is sent that is not on the ledger", () =>
   serving(LOCAL, async (at) => {
     const ledger = new MemoryLedger();

@@ -56,9 +56,11 @@ class BanditSpec(ArmsSpec):
     """A spec of an experiment with a bandit without context."""
 
     question: ClassVar[type[Question]] = SmallDomainMeans
-    capabilities: ClassVar[Capabilities] = replace(ArmsSpec.capabilities, further_questions=(), coins_decide=True)
+    capabilities: ClassVar[Capabilities] = replace(
+        ArmsSpec.capabilities, further_questions=(), coins_decide=True, needs_context=False
+    )
 
-    context: None = None  # type: ignore[assignment] # the base asks for one
+    context: None = None
     algorithm: BanditSection  # type: ignore[assignment] # a section of its own, with the base's key
 
     @field_validator("context", mode="before")
@@ -88,11 +90,6 @@ class BanditSpec(ArmsSpec):
             raise SpecError(detail, field=FIELD, remedy="remove it, or set algorithm.objective = 'regret'")
         check_half_lives(self.algorithm.half_lives, self.experiment.round_size)
         return self
-
-    @property
-    @override
-    def features(self) -> dict[str, Any]:
-        return {}
 
     def make_question(self, choice: Layout) -> Question:
         """Return the question of a round whose coins choose arms by this layout.

@@ -136,7 +136,7 @@ class ArmsSpec(Spec):
     """Algorithms that choose by context measure the gain with a question of hits."""
 
     experiment: ArmsTable
-    context: Context
+    context: Context | None = None
 
     @override
     def with_dependent_defaults(self) -> Self:
@@ -156,6 +156,15 @@ class ArmsSpec(Spec):
         keys = table.model_fields_set | (set(defaults) - {"round_size"})
         experiment = table.model_construct(keys, **(dict(table) | defaults))
         return spec.model_copy(update={"experiment": experiment}) if defaults else spec
+
+    @model_validator(mode="after")
+    def _check_context(self) -> Self:
+        """Refuse a spec without features where the algorithm chooses by them."""
+        if self.context is None and self.capabilities.needs_context:
+            detail = f"is missing, and '{self.algorithm.name}' chooses by features"
+            remedy = "add one, or set algorithm.name = 'bandit' or 'trial', which need none"
+            raise SpecError(detail, field="context.features", remedy=remedy)
+        return self
 
     @model_validator(mode="after")
     def _check_counts(self) -> Self:
@@ -225,7 +234,7 @@ class ArmsSpec(Spec):
     @property
     @override
     def features(self) -> Mapping[str, Feature]:
-        return self.context.features
+        return {} if self.context is None else self.context.features
 
     @property
     def options(self) -> tuple[str, ...]:

@@ -50,6 +50,7 @@ class Capabilities:
     context_decides: bool = False  # the context chooses the arm, with coins
     reports_one_option: bool = False  # a report is about the participant's option alone
     rounds_grow: bool = True  # by ``min_round_fraction``
+    needs_context: bool = True  # of algorithms with arms: without features they have nothing to choose by
     has_many_features: bool = False  # features have separate terms
     arms_max: int = ARMS_MAX
     idle_keys: frozenset[str] = frozenset()  # keys of ``[privacy]`` without effect

@@ -19,7 +19,7 @@ from privateer_server.algorithms.trial.state import build_epoch
 from privateer_server.rounds.schedule import Schedule
 from tests.support.statistics import centred, is_compatible
 
-SPECS = {name: spec for name, spec in TrialSpec.instances().items() if not spec.questions}
+SPECS = {name: spec for name, spec in TrialSpec.instances().items() if spec.features and not spec.questions}
 COINS = np.random.default_rng(4).integers(0, 2**32, 40_000, dtype=np.uint32)
 
 

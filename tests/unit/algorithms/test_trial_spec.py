@@ -9,8 +9,10 @@ import pytest
 from privateer_core.algorithms import parse_spec
 from privateer_core.algorithms.trial import TrialSpec
 from privateer_core.algorithms.trial.sections import planned_looks
+from privateer_core.codec import encode
 from privateer_core.errors import SpecError
 from privateer_core.spec.context import encode_features
+from privateer_core.spec.sections import parse_toml
 from privateer_lab.cli.input_files import load_spec
 from privateer_lab.toml_file import read_tables
 from privateer_server.rounds.schedule import Schedule
@@ -74,6 +76,28 @@ def test_the_spec_of_the_page_is_possible(tmp_path: Path) -> None:
     spec = load_spec(tmp_path / "page.toml", [])
     assert isinstance(spec, TrialSpec)
     assert spec.segment_names[-1] == "country=BE or other"
+
+
+def test_a_trial_of_everybody_needs_no_feature() -> None:
+    """Its publications are those of a trial whose features define no segments."""
+    page = (EXAMPLE.parents[1] / "docs" / "trial.md").read_text()
+    tables = parse_toml(page.split("## Everybody alike")[1].split("```toml\n")[1].split("```")[0])
+    of_everybody = parse_spec(tables)
+    assert isinstance(of_everybody, TrialSpec)
+    assert (of_everybody.segment_names, of_everybody.dimension) == (("everybody",), 0)
+    unused = parse_spec(tables | {"context": {"features": {"x": {"low": 0.0, "high": 1.0}}}})
+    assert encode(Schedule(of_everybody).open(7, 1).policy) == encode(Schedule(unused).open(7, 1).policy)
+    with pytest.raises(SpecError, match=r"segments\.features: no feature is 'x' \(add it to context\.features\)"):
+        parse_spec(tables | {"segments": {"features": ["x"], "cuts": {"x": [0.5]}}})
+
+
+@pytest.mark.parametrize("name", ["partition", "additive", "linear"])
+def test_an_algorithm_that_chooses_by_features_asks_for_one(name: str) -> None:
+    tables = read_tables(EXAMPLE, [], "SPEC")
+    kept = {key: tables[key] for key in ("experiment", "privacy")} | {"algorithm": {"name": name}}
+    message = rf"context\.features: is missing, and '{name}' chooses by features \(add one, or set algorithm\.name = "
+    with pytest.raises(SpecError, match=message):
+        parse_spec(kept)
 
 
 def test_a_first_look_of_too_few_participants_is_refused() -> None:

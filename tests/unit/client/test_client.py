@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from privateer_client import AsyncClient, Client, Ledger, ReportStatus
+from privateer_core.algorithms import parse_spec
 from privateer_core.errors import InputError, InvalidValueWarning, NotFound, RoundClosed, TermsRefused, Unavailable
 from privateer_core.mechanisms.signed_symbol import SignedSymbol
 from privateer_core.wire.problem import problem_body
@@ -18,7 +19,7 @@ from privateer_core.wire.publication import decode_envelope
 from tests.support.devices import StillTime, still
 from tests.support.notary import notarized
 from tests.support.publications import OVER, published, shuffle_spec
-from tests.support.specs import SHUFFLE, make_spec
+from tests.support.specs import SHUFFLE, make_spec, tables
 
 Answer = Callable[[httpx.Request], httpx.Response]
 CONTEXT = {"x1": 0.3, "x2": 0.9}
@@ -253,6 +254,20 @@ def test_invalid_calls_are_errors_before_a_report_is_sent(ledger: Path) -> None:
     assert session.report(7.0) is ReportStatus.ACCEPTED
     assert session.clipped
     assert session.clipped_features == tuple(CONTEXT)
+
+
+@pytest.mark.parametrize("name", ["bandit", "trial"])
+def test_an_experiment_without_features_chooses_without_a_context(ledger: Path, name: str) -> None:
+    spec = parse_spec(tables({"context": None, "algorithm.name": name}))
+    device = client(Service(published(spec)), ledger)
+    session = device.join("test")
+    assert session.features == ()
+    with pytest.raises(InputError, match="x1: the experiment has no such feature"):
+        session.choose(CONTEXT)
+    arm = session.choose()
+    assert arm in spec.options
+    assert session.report(1.0) is ReportStatus.ACCEPTED
+    assert device.arm("test", default="other").name == arm
 
 
 def test_no_answer_from_the_server(ledger: Path) -> None:

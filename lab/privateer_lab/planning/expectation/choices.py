@@ -73,7 +73,6 @@ def make_plain_test(
             "horizon": n_participants,
             "round_size": min(n_participants, max(_MIN_ARM_PARTICIPANTS * arms, n_participants // LOOKS)),
         },
-        "context": {"features": {"x": {"low": 0.0, "high": 1.0}}},
         "reward": {"base_rate": rate},
         "privacy": promise | {"delta": delta},
         "algorithm": {"name": effect_algorithm(), "allocation": "fixed"}

@@ -191,8 +191,8 @@ class SegmentsSection(Section):
         """Check that segments are of the spec's features, and that cuts are within their ranges."""
         for name in (*self.features, *self.cuts):
             if name not in features:
-                names = ", ".join(features)
-                raise SpecError(f"no feature is {name!r}", field="segments.features", remedy=f"name some of: {names}")
+                remedy = f"name some of: {', '.join(features)}" if features else "add it to context.features"
+                raise SpecError(f"no feature is {name!r}", field="segments.features", remedy=remedy)
         for name in self.cuts:
             if name not in self.features:
                 raise SpecError("is not in segments.features", field=f"segments.cuts.{name}", remedy="add it there")

@@ -51,7 +51,11 @@ class TrialSpec(ArmsSpec):
 
     question: ClassVar[type[Question]] = KeyedHits
     capabilities: ClassVar[Capabilities] = Capabilities(
-        adjusts_rewards=True, reports_one_option=True, rounds_grow=False, arms_max=ARMS_MAX_COMPARED
+        adjusts_rewards=True,
+        reports_one_option=True,
+        rounds_grow=False,
+        needs_context=False,
+        arms_max=ARMS_MAX_COMPARED,
     )
     min_cell_participants: ClassVar[tuple[int, int]] = (10, 20)  # of a cell at the first look, without and with noise
     min_floor: ClassVar[float] = 1 / 1024  # minimum floor of an arm's share: shares of coins are in units of 1/65536
@@ -369,6 +373,7 @@ class TrialSpec(ArmsSpec):
         return specs | {
             f"{hidden}-hidden": cls._example(promises[hidden] | {"arm_visibility": "hidden"}),
             "local-one-bit": cls._example({"model": "local", "epsilon": 0.8}, _QUARTERS, allocation="fixed"),
+            "local-everybody": cls._example(promises["local"], {}),
             "local-asked": cls._example({"model": "local", "epsilon": 0.8}, _SIX_PART_CUTS, min_allocation=0.07),
             **{f"{model}-numeric": cls._example(promise, reward=_NUMERIC) for model, promise in promises.items()},
             **{
@@ -387,10 +392,10 @@ class TrialSpec(ArmsSpec):
         **algorithm: Any,
     ) -> Self:
         unit = {"low": 0.0, "high": 1.0}
+        context = {"context": {"features": {"x1": unit, "x2": unit}}, "segments": {"features": ["x1"], **segments}}
         data = {
             "experiment": {"name": "test", "arms": ["a", "b", "c"], "horizon": 20_000},
-            "context": {"features": {"x1": unit, "x2": unit}},
-            "segments": {"features": ["x1"], **segments},
+            **(context if segments else {}),
             "reward": dict(reward),
             "privacy": privacy,
             "algorithm": {"name": "trial", **algorithm},

@@ -92,6 +92,8 @@ def test_who_has_no_value_does_not_depend_on_one():
 def test_an_unknown_feature_is_named():
     with pytest.raises(SpecError, match=r"population\.relevant\.age: .*choose from country"):
         people(relevant=["age"])
+    with pytest.raises(SpecError, match=r"population: no feature is 'age' \(see context.features\)"):
+        environment_for(SPEC, 0, {"name": "effects", "shares": {"age": [0.5, 0.5]}})
 
 
 def test_people_of_formulas_on_the_cube_have_numbers_alone():

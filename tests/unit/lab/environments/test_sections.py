@@ -20,8 +20,9 @@ from privateer_core.policies.policy import Arms
 from privateer_lab.cli.command_line import main
 from privateer_lab.environments import check_population, default_environment, environment_for, with_population
 from privateer_lab.environments.synthetic import ShiftedDensity, Synthetic
+from privateer_lab.simulation.scores import encode_contexts
 from privateer_lab.toml_file import read_tables
-from tests.support.specs import make_spec
+from tests.support.specs import make_spec, tables
 
 GOOD = [
     {"name": "peaks"},
@@ -136,6 +137,60 @@ def test_the_usual_environment_needs_no_parameters():
     assert default_environment(LINEAR) == {"name": "linear"}
     for spec in (make_spec(), LINEAR):
         assert options(environment_for(spec, 0, default_environment(spec))) == len(spec.options)
+
+
+FEATURELESS: dict[str, dict[str, object]] = {
+    "bernoulli": {},
+    "mixed": {"base": 0.2, "lift": 0.1},
+    "slopes": {},
+    "shapes": {"apart": 0.1, "shared": 0.5, "drift": {"name": "swap", "period": 5}},
+    "effects": {"effects": {"b": 0.1}},
+    "numbers": {"mean": 0.5, "deviation": 0.1},
+    "disjoint": {},
+    "csv": {"path": "csv.csv", "label": "class", "classes": ["p", "q"], "ignore": ["*"]},
+    "rows": {"path": "rows.csv"},
+    "adult": {"path": "adult.csv", "task": "effects"},
+}
+ADULT_ROW = "20, Private, 7, Bachelors, 13, Never, Sales, Wife, White, Male, 0, 0, 40, US, "
+TABLES = {
+    "csv.csv": "x,class\n1,p\n2,q\n",
+    "rows.csv": "x,a,b\n1,0.2,0.5\n2,0.3,0.4\n",
+    "adult.csv": f"{ADULT_ROW}>50K\n{ADULT_ROW}<=50K\n",
+}
+
+
+@pytest.mark.parametrize("algorithm", ["bandit", "trial"])
+def test_people_without_features_are_of_every_population_that_has_some(tmp_path, algorithm):
+    """All are alike but for their rows."""
+    for name, text in TABLES.items():
+        (tmp_path / name).write_text(text)
+    spec = parse_spec(tables({"context": None, "experiment.arms": ["a", "b"], "algorithm.name": algorithm}))
+    assert default_environment(spec) == {"name": "bernoulli"}
+    for name, keys in FEATURELESS.items():
+        files = {"path": str(tmp_path / str(keys["path"]))} if "path" in keys else {}
+        environment, rng = environment_for(spec, 0, {"name": name, **keys, **files}), np.random.default_rng(0)
+        contexts = environment.contexts(0, 5, rng)
+        means = environment.means(contexts)
+        assert means.shape == (5, 2), name
+        assert files or (means == means[0]).all(), name
+        assert encode_contexts(contexts, spec).shape == (5, 0), name
+        assert environment.rewards(contexts, Arms(np.zeros(5, np.int64)), rng).shape == (5,), name
+
+
+REFUSED_WITHOUT_FEATURES = {
+    "peaks": ({}, r"context\.features: .* has 2, not 0"),
+    "mixed": ({"relevant": ["x1"]}, r"population\.relevant\.x1: .*remove it"),
+    "effects": ({"by": "x1"}, r"population: no feature is 'x1'"),
+    "needles": ({}, r"population\.name: must be one of"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED_WITHOUT_FEATURES)
+def test_other_people_need_features(name):
+    keys, message = REFUSED_WITHOUT_FEATURES[name]
+    spec = parse_spec(tables({"context": None, "algorithm.name": "bandit"}))
+    with pytest.raises(SpecError, match=message):
+        environment_for(spec, 0, {"name": name, **keys})
 
 
 def test_another_section_stands_in_for_the_specs_own():
