@@ -219,7 +219,7 @@ def _vary_sizes(spec: Spec) -> Iterator[VariedSpec]:
     """Yield the spec without forgetting, with more and fewer participants, and with other rounds."""
     n_participants, key = getattr(spec.experiment, spec.people_key), spec.people_key
     if getattr(spec.algorithm, "half_lives", ()):  # says what it costs where nothing moves
-        yield from _vary(spec, "forgetting", "nothing forgotten", {"half_life": None}, "algorithm")
+        yield from _vary_forgetting(cast(ArmsSpec, spec))
     for times in (0.5, 2):
         target = max(1, int(n_participants * times))
         yield from _vary(spec, "people", f"{target:,} people", {key: target})
@@ -235,12 +235,21 @@ def _vary_sizes(spec: Spec) -> Iterator[VariedSpec]:
                 yield from _vary(spec, "rounds", f"first rounds of {target:,}", {"round_size": target})
 
 
-def _vary(
-    spec: Spec, kind: Kind, change: str, values: dict[str, Any], section: str = "experiment"
-) -> Iterator[VariedSpec]:
-    """Yield the spec with other values in a section, if it is valid."""
+def _vary_forgetting(spec: ArmsSpec) -> Iterator[VariedSpec]:
+    """Yield the spec without forgetting, in rounds that are usual then."""
+    tables = to_tables(spec)
+    del tables["algorithm"]["half_life"]
+    yield from _parse_variant(spec, "forgetting", "nothing forgotten", tables)
+
+
+def _vary(spec: Spec, kind: Kind, change: str, values: dict[str, Any]) -> Iterator[VariedSpec]:
+    """Yield the spec with other values of the experiment, if it is valid."""
     tables = spec.model_dump(exclude_none=True)
-    tables[section] |= values
+    tables["experiment"] |= values
+    yield from _parse_variant(spec, kind, change, tables)
+
+
+def _parse_variant(spec: Spec, kind: Kind, change: str, tables: dict[str, Any]) -> Iterator[VariedSpec]:
     with suppress(SpecError):
         yield VariedSpec(kind, change, Variant(spec.privacy.model, spec.privacy.bound, parse_spec(tables)))
 

@@ -9,14 +9,14 @@ from typing_extensions import override
 
 from privateer_core.algorithms.additive.policy import TERM_UNIT, AdditivePolicy
 from privateer_core.algorithms.additive.spec import AdditiveSpec
-from privateer_core.arrays import Array, pad_arms
+from privateer_core.arrays import Array, Ints
 from privateer_core.mechanisms.named_symbol import NamedSymbol
 from privateer_core.policies.expected_rewards import ExpectedRewards
 from privateer_core.primitives.bounded_vectors import VectorSums
 from privateer_core.primitives.contributions import CellHits
 from privateer_core.privacy.terms import Terms
 from privateer_server.algorithms import NewRound
-from privateer_server.algorithms.additive.long_levels import LevelTerms, LongCells, LongLevels
+from privateer_server.algorithms.additive.long_levels import LevelCounts, LevelStatistics, LevelTerms, LongCells
 from privateer_server.algorithms.additive.observed_round import (
     ObservedRound,
     PartSums,
@@ -38,8 +38,11 @@ from privateer_server.algorithms.additive.terms_learner import (
     build_indicators,
     quantize_terms,
 )
+from privateer_server.algorithms.forgetting import Discounted, SufficientStatistics, compute_trial_share
 
 _N_DRAWS: Final = 32  # draws that coins choose from
+_MIN_TRIAL_PERIOD: Final = 3
+"""Every how many rounds an arm is tried at most where rewards may move, so that a whole draw has the right share."""
 _N_REVISITED_ROUNDS: Final = 8  # how many rounds are read again when more is known of where people are
 _NO_FEATURE_SHARE: Final = 0.2
 """Share of people who say nothing of features, where each answers one question and all features are long."""
@@ -49,15 +52,30 @@ _MIN_DIVISOR: Final = 1e-9
 
 
 @dataclass(frozen=True)
+class TermStatistics(SufficientStatistics):
+    """Normal evidence of terms, in natural parameters."""
+
+    # information, scores: shapes (arms, terms, terms) and (arms, terms), without the terms of long features
+    information: Array
+    scores: Array
+    levels: LevelStatistics  # of the terms of long features
+
+    arm_axis = 1
+
+    def add(self, factors: Array, information: Array, scores: Array) -> "TermStatistics":
+        """Return the evidence under each half-life with that of a round times ``factors`` (half-lives,)."""
+        added = np.multiply.outer(factors, information), np.multiply.outer(factors, scores)
+        return replace(self, information=self.information + added[0], scores=self.scores + added[1])
+
+
+@dataclass(frozen=True)
 class AdditiveState:
     """The state of the learner."""
 
     reported: int  # people whose reports opened
-    # information, scores: shapes (arms, terms, terms) and (arms, terms): what rounds say of terms that are not kept
-    information: Array
-    scores: Array
+    discounted: Discounted[TermStatistics]  # what rounds say of terms that are not kept, under each half-life
     masses: CellMasses  # what is known of the shares of people by cell
-    levels: LongLevels  # what is known of the levels of long features, which are in none of the others
+    level_counts: LevelCounts  # what is known of the shares of people by level of long features
     rounds: tuple[ObservedRound, ...] = ()  # the latest rounds, oldest first
 
 
@@ -79,16 +97,20 @@ class AdditiveLearner(TermsLearner[AdditiveState]):
         }
         self._posterior: LastValueCache[AdditiveState, TermPosterior] = LastValueCache(self._compute_posterior)
         self._levels: LastValueCache[AdditiveState, LevelTerms] = LastValueCache(self._compute_level_terms)
-        self._level_shares: LastValueCache[LongLevels, Array] = LastValueCache(
-            lambda levels: levels.estimate_shares(self.long_cells)
+        self._evidence: LastValueCache[AdditiveState, TermStatistics] = LastValueCache(
+            lambda state: self._sum_statistics(state, len(state.rounds))
+        )
+        self._level_shares: LastValueCache[LevelCounts, Array] = LastValueCache(
+            lambda counts: counts.estimate_shares(self.long_cells)
         )
 
     @override
     def start(self, seed: int) -> AdditiveState:
-        n_arms, terms = self.spec.arm_count, self.cells.count
-        zeros = np.zeros((n_arms, terms, terms)), np.zeros((n_arms, terms))
-        levels = LongLevels.unknown(n_arms, len(self.long_cells.terms))
-        return AdditiveState(0, *zeros, CellMasses.unknown(self.cells), levels)
+        n_arms, terms, n_levels = self.spec.arm_count, self.cells.count, len(self.long_cells.terms)
+        levels = LevelStatistics(*np.zeros((2, n_arms, n_levels)))
+        evidence = TermStatistics(np.zeros((n_arms, terms, terms)), np.zeros((n_arms, terms)), levels)
+        masses, level_counts = CellMasses.unknown(self.cells), LevelCounts.unknown(n_levels)
+        return AdditiveState(0, self.forgetting.start(evidence), masses, level_counts)
 
     @override
     def posterior(self, state: AdditiveState) -> TermPosterior:
@@ -104,20 +126,22 @@ class AdditiveLearner(TermsLearner[AdditiveState]):
 
     @override
     def statistics(self, state: AdditiveState) -> tuple[Array, Array]:
-        """Return the statistics of all rounds; recent rounds are evaluated with the current masses."""
-        return self._sum_statistics(state, len(state.rounds))
+        """Return the statistics of all rounds under the half-life in use."""
+        evidence, used = self._evidence(state), state.discounted.used
+        return evidence.information[used], evidence.scores[used]
 
-    def _sum_statistics(self, state: AdditiveState, n_rounds: int) -> tuple[Array, Array]:
-        """Return the statistics of the ``n_rounds`` oldest recent rounds and of all earlier ones."""
-        masses = self.shares(state.masses)
-        information, scores = state.information, state.scores
+    def _sum_statistics(self, state: AdditiveState, n_rounds: int) -> TermStatistics:
+        """Return the evidence, under each half-life, of the ``n_rounds`` oldest recent rounds and of all earlier ones.
+
+        Recent rounds are evaluated with the current masses.
+        """
+        masses, evidence = self.shares(state.masses), state.discounted.evidence
         n_reports = np.array([observed_round.people for observed_round in state.rounds], np.float64)
         later_reports = n_reports.sum() - n_reports.cumsum()
         for observed_round, n_later in zip(state.rounds[:n_rounds], later_reports, strict=False):
-            round_information, round_scores = observed_round.statistics(self.questions, masses)
-            information = information + self.retention(n_later) * round_information
-            scores = scores + self.retention(n_later) * round_scores
-        return information, scores
+            statistics = observed_round.statistics(self.questions, masses)
+            evidence = evidence.add(self.forgetting.retention(n_later), *statistics)
+        return evidence
 
     @override
     def policy(self, state: AdditiveState, next_round: NewRound) -> AdditivePolicy:
@@ -161,15 +185,18 @@ class AdditiveLearner(TermsLearner[AdditiveState]):
         return 1.0, policy.terms
 
     def _all_shares(self, state: AdditiveState) -> Array:
-        return self._join_terms(self.shares(state.masses), self._level_shares(state.levels))
+        return self._join_terms(self.shares(state.masses), self._level_shares(state.level_counts))
 
     def levels(self, state: AdditiveState) -> LevelTerms:
         """Return the posterior of the terms of long features."""
         return self._levels(state)
 
     def _compute_level_terms(self, state: AdditiveState) -> LevelTerms:
+        return self._estimate_level_terms(state, state.discounted.current.levels)
+
+    def _estimate_level_terms(self, state: AdditiveState, levels: LevelStatistics) -> LevelTerms:
         level = min(max(self.posterior(state).level, _MIN_LEVEL), 1 - _MIN_LEVEL)
-        return state.levels.estimate_terms(self.long_cells, 4 * level * (1 - level))
+        return levels.estimate_terms(self.long_cells, 4 * level * (1 - level))
 
     def _join_terms(self, short: Array, long: Array) -> Array:
         """Return the values (..., terms) of all terms from those of short and of long features."""
@@ -216,19 +243,36 @@ class AdditiveLearner(TermsLearner[AdditiveState]):
     def _draw_terms(
         self, state: AdditiveState, posterior: TermPosterior, levels: LevelTerms, next_round: NewRound
     ) -> NDArray[np.int16]:
-        """Return draws from the posterior, shrunk to its mean; before any report each draw names one arm, in turn."""
+        """Return draws from the posterior, shrunk to its mean; before any report each draw names one arm, in turn.
+
+        Where rewards may move, a few of them name the arm that is remembered least.
+        """
         if not state.reported:
-            draws = np.zeros((_N_DRAWS, self.spec.arm_count, self.all_questions.cells.count), np.int16)
-            arms = np.flatnonzero(self.spec.playable)
-            draws[np.arange(_N_DRAWS), arms[np.arange(_N_DRAWS) % len(arms)], 0] = 1
-            return np.asarray(draws)
+            return self._name_arms(np.resize(np.flatnonzero(self.spec.playable), _N_DRAWS))
         rng = np.random.default_rng(next_round.seed)
         coins = rng.standard_normal((_N_DRAWS, *posterior.means.shape))
         term_noise = np.einsum("kij,dkj->dki", posterior.factors, coins, optimize=True)
         level_noise = np.sqrt(levels.variances) * rng.standard_normal((_N_DRAWS, *levels.means.shape))
         share = self.spec.algorithm.exploration_scale
         terms = self._join_terms(posterior.means + share * term_noise, levels.means + share * level_noise)
-        return quantize_terms(terms)
+        draws = quantize_terms(terms)
+        if self.spec.has_half_life:
+            trials = self._choose_trials(state, next_round)
+            draws[: len(trials)] = self._name_arms(trials)
+        return draws
+
+    def _choose_trials(self, state: AdditiveState, next_round: NewRound) -> Ints:
+        """Return the arm that is remembered least, once for each draw that is to name it."""
+        size, promises = next_round.batch_size, self.spec.privacy.trust.promises
+        share = compute_trial_share(next_round.version, size, has_equal_noise=promises, min_period=_MIN_TRIAL_PERIOD)
+        precision = np.where(self.spec.playable, self._evidence(state).information[-1, :, 0, 0], np.inf)
+        return np.repeat(np.argmin(precision), round(_N_DRAWS * share))
+
+    def _name_arms(self, arms: Ints) -> NDArray[np.int16]:
+        """Return draws by which everybody gets these arms (draws,)."""
+        draws = np.zeros((len(arms), self.spec.arm_count, self.all_questions.cells.count), np.int16)
+        draws[np.arange(len(arms)), arms, 0] = 1
+        return np.asarray(draws)
 
     @override
     def learn(self, state: AdditiveState, policy: AdditivePolicy, release: VectorSums | CellHits) -> AdditiveState:
@@ -238,32 +282,60 @@ class AdditiveLearner(TermsLearner[AdditiveState]):
         counts = short_sums.counts.sum(axis=0)
         count_variances = short_sums.count_variances(self.questions.matrix @ prior_shares, n_reports)
         masses = state.masses.add_counts(self.questions, prior_shares, counts, count_variances, n_reports)
-        long_sums, levels = part_sums.select_parts(self.long_cells.parts), state.levels.faded(self.retention(n_reports))
-        level_variances = long_sums.count_variances(self._level_shares(levels), n_reports)
-        levels = levels.with_counts(self.long_cells, long_sums.counts.sum(axis=0), level_variances, n_reports)
-        shares = self._join_terms(self.shares(masses), self._level_shares(levels))
+        long_sums, level_counts = part_sums.select_parts(self.long_cells.parts), state.level_counts
+        level_variances = long_sums.count_variances(self._level_shares(level_counts), n_reports)
+        summed_counts = long_sums.counts.sum(axis=0)
+        level_counts = level_counts.with_counts(self.long_cells, summed_counts, level_variances, n_reports)
+        shares = self._join_terms(self.shares(masses), self._level_shares(level_counts))
         arm_shares = ArmShares.from_deciders(policy, shares)
         means = TERM_UNIT * policy.means.astype(np.float64)
         # What is expected beyond what rare rewards have is in the means, and in no residual.
         cut = n_reports * (arm_shares.cut * shares) @ self.all_questions.matrix.T
         short_sums = replace(short_sums, sums=short_sums.sums - cut[:, self.long_cells.short_parts])
         long_sums = replace(long_sums, sums=long_sums.sums - cut[:, self.long_cells.parts])
-        levels = self._add_level_sums(levels, long_sums, arm_shares, n_reports * shares, means)
+        levels = self._build_level_statistics(long_sums, arm_shares, n_reports * shares, means)
         arms, shares = arm_shares.select_terms(self.long_cells.short_terms), shares[self.long_cells.short_terms]
         matrix, means = self.questions.matrix.T, means[:, self.long_cells.short_terms]
         spreads = arms.spread[:, None] * (n_reports * (arms.weighted * shares) @ matrix)
         variances = short_sums.variances((arms.shares * shares) @ matrix, spreads)
         exact = short_sums.counts @ self.questions.matrix if policy.counts_arms else np.zeros((0, 0))
         latest = ObservedRound(n_reports, short_sums.sums, variances, means, arms, short_sums.is_same_people, exact)
-        retention, reported = self.retention(n_reports), state.reported + n_reports
-        information, scores = retention * state.information, retention * state.scores
-        new_state = AdditiveState(reported, information, scores, masses, levels, (*state.rounds, latest))
+        reported = state.reported + n_reports
+        discounted = self.forgetting.fade(state.discounted, reported)
+        if self.forgetting.chooses:
+            new_evidence = TermStatistics(*latest.statistics(self.questions, self.shares(masses)), levels)
+            discounted = self._choose_half_life(state, discounted, new_evidence)
+        evidence = replace(discounted.evidence, levels=discounted.evidence.levels.plus(levels))
+        discounted = replace(discounted, evidence=evidence)
+        new_state = AdditiveState(reported, discounted, masses, level_counts, (*state.rounds, latest))
         return self._fold_rounds(new_state, _N_REVISITED_ROUNDS)
 
-    def _add_level_sums(
-        self, levels: LongLevels, part_sums: PartSums, arms: ArmShares, n_participants: Array, means: Array
-    ) -> LongLevels:
-        """Return the evidence of levels after a round; ``n_participants`` (terms,) are those of each cell."""
+    def _choose_half_life(
+        self, state: AdditiveState, faded: Discounted[TermStatistics], new_evidence: TermStatistics
+    ) -> Discounted[TermStatistics]:
+        """Return faded evidence with the half-life that predicts rounds best in use.
+
+        Half-lives are compared under the prior of the one in use: they differ in nothing but what they forget.
+        """
+        posterior = self.posterior(state)
+
+        def score(evidence: TermStatistics, _half_life: float, new_evidence: TermStatistics) -> float:
+            statistics = evidence.information, evidence.scores
+            refitted = TermPosterior.fit(*statistics, self.cells, posterior.prior, posterior.level)
+            levels = self._estimate_level_terms(state, evidence.levels)
+            log_density = refitted.predictive_log_density(new_evidence.information, new_evidence.scores)
+            return log_density + levels.predictive_log_density(new_evidence.levels)
+
+        everything = replace(state.discounted, evidence=self._evidence(state))
+        everything = self.forgetting.fade(everything, faded.n_own_reports)
+        n_reports = faded.n_own_reports - state.discounted.n_own_reports
+        chosen = self.forgetting.choose_half_life(everything, new_evidence, n_reports, score)
+        return replace(chosen, evidence=faded.evidence)
+
+    def _build_level_statistics(
+        self, part_sums: PartSums, arms: ArmShares, n_participants: Array, means: Array
+    ) -> LevelStatistics:
+        """Return what a round says of levels; ``n_participants`` (terms,) are those of each cell."""
         columns = self.long_cells.terms
         slopes = (n_participants * arms.weighted)[:, columns]
         if len(part_sums.counts) == len(slopes):
@@ -272,26 +344,25 @@ class AdditiveLearner(TermsLearner[AdditiveState]):
         spreads = arms.spread[:, None] * np.maximum(slopes, 1.0)
         shares = arms.shares[:, columns] * n_participants[columns] / max(float(n_participants[0]), 1.0)
         variances = part_sums.variances(shares, spreads * (part_sums.times != 1)) + spreads
-        return levels.with_sums(self.long_cells, slopes, part_sums.sums, variances, means[:, columns])
+        return LevelStatistics.from_sums(self.long_cells, slopes, part_sums.sums, variances, means[:, columns])
 
     def _fold_rounds(self, state: AdditiveState, n_kept: int) -> AdditiveState:
         """Return the state with the latest ``n_kept`` rounds; the statistics of earlier rounds are added up."""
         n_folded = max(0, len(state.rounds) - n_kept)
-        information, scores = self._sum_statistics(state, n_folded)
-        return replace(state, information=information, scores=scores, rounds=state.rounds[n_folded:])
+        discounted = replace(state.discounted, evidence=self._sum_statistics(state, n_folded))
+        return replace(state, discounted=discounted, rounds=state.rounds[n_folded:])
 
     @override
     def apply_arm_change(self, state: AdditiveState, old_spec: AdditiveSpec) -> AdditiveState:
         folded, n_added = self._fold_rounds(state, 0), self.spec.arm_count - old_spec.arm_count
-        information, scores = (pad_arms(array, n_added) for array in (folded.information, folded.scores))
-        return replace(folded, information=information, scores=scores, levels=folded.levels.with_arms(n_added))
+        return replace(folded, discounted=folded.discounted.with_arms(n_added))
 
     @override
     def figures(self, state: AdditiveState) -> dict[str, float]:
         """Return the standard error of a mean reward, averaged over arms and participants."""
         products = independent_products(self.cells, self.shares(state.masses))
         variances = np.einsum("kij,ij->k", self.posterior(state).covariances, products)
-        variances += self.levels(state).variances @ self._level_shares(state.levels)
+        variances += self.levels(state).variances @ self._level_shares(state.level_counts)
         return {"uncertainty": float(np.sqrt(variances).mean())}
 
     @override

@@ -11,7 +11,7 @@ from typing_extensions import override
 from privateer_core.algorithms.additive.coin_arms import LEVEL_QUESTION, CoinArms, find_unmerged_questions
 from privateer_core.algorithms.additive.policy import TERM_UNIT, AdditivePolicy
 from privateer_core.algorithms.additive.spec import AdditiveSpec
-from privateer_core.arrays import Array, Bools, pad_arms
+from privateer_core.arrays import Array, Bools
 from privateer_core.primitives.contributions import CellHits
 from privateer_core.primitives.public_coins import UNIT
 from privateer_server.algorithms import NewRound
@@ -20,6 +20,7 @@ from privateer_server.algorithms.additive.participant_shares import ArmShares, C
 from privateer_server.algorithms.additive.posterior import TermPosterior
 from privateer_server.algorithms.additive.shared_terms import SpikedTerms, fit_features
 from privateer_server.algorithms.additive.terms_learner import LastValueCache, TermsLearner, quantize_terms
+from privateer_server.algorithms.forgetting import Discounted, SufficientStatistics
 
 _COMMON_DEVIATION: Final = 0.5
 _ARM_DEVIATION: Final = 0.15
@@ -28,7 +29,7 @@ _N_DRAWS: Final = 1024
 
 
 @dataclass(frozen=True)
-class LevelEvidence:
+class LevelEvidence(SufficientStatistics):
     """Normal evidence of levels in natural parameters, (arms,) each; arms are apart."""
 
     information: Array
@@ -43,14 +44,6 @@ class LevelEvidence:
         """Return the evidence after ``sums`` with the means slopes * level and the ``variances``, (arms,) each."""
         weights = slopes / variances
         return LevelEvidence(self.information + weights * slopes, self.scores + weights * sums)
-
-    def faded(self, retention: float) -> "LevelEvidence":
-        """Return the evidence multiplied by the share that is retained."""
-        return LevelEvidence(retention * self.information, retention * self.scores)
-
-    def with_arms(self, n_added: int) -> "LevelEvidence":
-        """Return the evidence with additional arms without evidence."""
-        return LevelEvidence(pad_arms(self.information, n_added), pad_arms(self.scores, n_added))
 
     def posterior(self, prior_mean: float) -> tuple[Array, Array]:
         """Return the mean (arms,) and covariance (arms, arms); ``prior_mean`` is the mean before any report."""
@@ -131,6 +124,8 @@ def _sum_by_question(
 
 _N_COIN_ARM_PEOPLE: Final = 1000  # about as many people of every doubling of all get an arm by coins
 _MIN_COIN_ARM_SHARE: Final = 0.03  # least share of people who get an arm by coins
+_MIN_COIN_HALF_LIFE: Final = 10_000.0
+"""Half-lives that are shorter for a while give no more people an arm by coins: that would cost more than it tells."""
 _COIN_LEVEL_SHARES: Final = (0.3, 0.8)
 _OTHER_LEVEL_SHARES: Final = (0.1, 0.1)
 """Least and largest share of people asked about levels, of those who get an arm by coins, and of the others."""
@@ -143,15 +138,29 @@ _FINEST_ROUND_PERIOD: Final = 5  # every so many rounds all features are asked a
 
 
 @dataclass(frozen=True)
+class LevelsFirstStatistics(SufficientStatistics):
+    """Normal evidence of the arms' levels and of terms, in natural parameters."""
+
+    levels: LevelEvidence  # of the mean rewards of arms
+    # information, scores: shapes (arms, terms, terms) and (arms, terms): of terms; nothing of two features together
+    information: Array
+    scores: Array
+
+    arm_axis = 1
+
+    def join_levels(self) -> tuple[Array, Array]:
+        """Return information and scores of all terms, with the arms' levels as intercepts."""
+        information, scores = self.information.copy(), self.scores.copy()
+        information[:, 0, 0], scores[:, 0] = self.levels.information, self.levels.scores
+        return information, scores
+
+
+@dataclass(frozen=True)
 class LevelsFirstState:
     """The state of the learner."""
 
     reported: int  # people whose reports opened
-    levels: LevelEvidence  # what is known of the mean rewards of arms
-    # information, scores: shapes (arms, terms, terms) and (arms, terms): what rounds say of terms; nothing of two
-    # features together
-    information: Array
-    scores: Array
+    discounted: Discounted[LevelsFirstStatistics]  # what rounds say of levels and terms, under each half-life
     masses: CellMasses  # what is known of the shares of people by cell
 
 
@@ -166,9 +175,13 @@ class LevelsFirstLearner(TermsLearner[LevelsFirstState]):
 
     @override
     def start(self, seed: int) -> LevelsFirstState:
+        return LevelsFirstState(0, self.forgetting.start(self._no_evidence), CellMasses.unknown(self.cells))
+
+    @property
+    def _no_evidence(self) -> LevelsFirstStatistics:
         n_arms, terms = self.spec.arm_count, self.cells.count
         zeros = np.zeros((n_arms, terms, terms)), np.zeros((n_arms, terms))
-        return LevelsFirstState(0, LevelEvidence.unknown(n_arms), *zeros, CellMasses.unknown(self.cells))
+        return LevelsFirstStatistics(LevelEvidence.unknown(n_arms), *zeros)
 
     @property
     def _prior_mean(self) -> float:
@@ -177,34 +190,35 @@ class LevelsFirstLearner(TermsLearner[LevelsFirstState]):
 
     @override
     def posterior(self, state: LevelsFirstState) -> TermPosterior:
-        return self._build_posterior(state, self._features(state))
+        return self._build_posterior(state.discounted.current.levels, self._features(state))
 
     @override
     def statistics(self, state: LevelsFirstState) -> tuple[Array, Array]:
-        information, scores = state.information.copy(), state.scores.copy()
-        information[:, 0, 0], scores[:, 0] = state.levels.information, state.levels.scores
-        return information, scores
+        return state.discounted.current.join_levels()
 
     def _compute_features(self, state: LevelsFirstState) -> list[SpikedTerms]:
-        return fit_features(self.cells, self.shares(state.masses), state.information, state.scores)
+        return self._fit_features(state, state.discounted.current)
 
-    def _build_posterior(self, state: LevelsFirstState, features: list[SpikedTerms]) -> TermPosterior:
+    def _fit_features(self, state: LevelsFirstState, evidence: LevelsFirstStatistics) -> list[SpikedTerms]:
+        return fit_features(self.cells, self.shares(state.masses), evidence.information, evidence.scores)
+
+    def _build_posterior(self, levels_evidence: LevelEvidence, features: list[SpikedTerms]) -> TermPosterior:
         """Return the posterior of all terms, from that of the arms' levels and those of the features."""
         means = np.zeros((self.spec.arm_count, self.cells.count))
         factors = np.zeros((*means.shape, self.cells.count))
-        levels, covariance = state.levels.posterior(self._prior_mean)
+        levels, covariance = levels_evidence.posterior(self._prior_mean)
         means[:, 0], factors[:, 0, 0] = levels, np.sqrt(np.diag(covariance))
         for index, terms in enumerate(features):
             columns = self.cells.feature_slice(index)
             means[:, columns] = terms.means
             values, vectors = np.linalg.eigh(terms.covariances)
             factors[:, columns, columns] = vectors * np.sqrt(np.maximum(values, 0.0))[:, None, :]
-        return TermPosterior(means, factors, float(levels.mean()))
+        return TermPosterior(means, factors, float(levels.mean()), ())
 
     @override
     def policy(self, state: LevelsFirstState, next_round: NewRound) -> AdditivePolicy:
         features = self._features(state)
-        means = quantize_terms(self._build_posterior(state, features).means)
+        means = quantize_terms(self._build_posterior(state.discounted.current.levels, features).means)
         plan = self._build_plan(state, features, next_round)
         return AdditivePolicy(
             version=next_round.version,
@@ -225,12 +239,15 @@ class LevelsFirstLearner(TermsLearner[LevelsFirstState]):
         if not next_round.batch_size:
             return replace(plan, given=0)
         # A half-life bounds how many people count: the sum of what it leaves of each.
-        n_effective = min(max(1, state.reported), self.spec.algorithm.effective_half_life / np.log(2))
+        min_half_life = _MIN_COIN_HALF_LIFE if self.forgetting.chooses else 0.0
+        half_life = max(self.forgetting.half_life(state.discounted), min_half_life)
+        n_effective = min(max(1, state.reported), half_life / np.log(2))
         coin_threshold = int(UNIT * min(1.0, max(_MIN_COIN_ARM_SHARE, _N_COIN_ARM_PEOPLE / n_effective)))
         if not state.reported:
             return plan
         masses = self.shares(state.masses)
-        level_factor = min(1.0, state.levels.expected_regret(self._prior_mean, plan.playable) / _FULL_SHARE_REGRET)
+        regret = state.discounted.current.levels.expected_regret(self._prior_mean, plan.playable)
+        level_factor = min(1.0, regret / _FULL_SHARE_REGRET)
         feature_masses = [masses[self.cells.feature_slice(index)] for index in range(len(features))]
         sizes = np.array([terms.root_mean_square(m) for terms, m in zip(features, feature_masses, strict=True)])
         shares = _MIN_RELATIVE_QUESTION_SHARE + sizes / max(float(sizes.max()), 1e-9)
@@ -271,9 +288,8 @@ class LevelsFirstLearner(TermsLearner[LevelsFirstState]):
         masses = state.masses.add_counts(self.questions, prior_shares, groups.counts, groups.doubts, n_reports)
         shares = self.shares(masses)
         best_shares, coin_shares = ArmShares.from_deciders(policy, shares), _coin_arm_shares(policy, shares)
-        retention = self.retention(n_reports)
-        levels = state.levels.faded(retention)
-        information, scores = retention * state.information, retention * state.scores
+        latest = self._no_evidence
+        levels, information, scores = latest.levels, latest.information, latest.scores
         means = TERM_UNIT * policy.means.astype(np.float64)
         # People who chose before arms were added, or in a pause, may have had another arm than coins name now.
         deciders = policy.weighted_deciders
@@ -293,7 +309,14 @@ class LevelsFirstLearner(TermsLearner[LevelsFirstState]):
                     added_information = (row / variance[:, None]).T @ row
                     information[arm, columns, columns] += added_information
                     scores[arm, columns] += row.T @ (total / variance) + added_information @ means[arm, columns]
-        return LevelsFirstState(state.reported + n_reports, levels, information, scores, masses)
+        reported, latest = state.reported + n_reports, replace(latest, levels=levels)
+
+        def score(evidence: LevelsFirstStatistics, _half_life: float, latest: LevelsFirstStatistics) -> float:
+            posterior = self._build_posterior(evidence.levels, self._fit_features(state, evidence))
+            return posterior.predictive_log_density(*latest.join_levels())
+
+        discounted = self.forgetting.add_evidence(state.discounted, latest, reported, score)
+        return LevelsFirstState(reported, discounted, masses)
 
     def _build_rows(
         self, plan: CoinArms, total: QuestionSums, masses: Array, arms: ArmShares
@@ -311,9 +334,7 @@ class LevelsFirstLearner(TermsLearner[LevelsFirstState]):
 
     @override
     def apply_arm_change(self, state: LevelsFirstState, old_spec: AdditiveSpec) -> LevelsFirstState:
-        n_added = self.spec.arm_count - old_spec.arm_count
-        information, scores = (pad_arms(array, n_added) for array in (state.information, state.scores))
-        return replace(state, levels=state.levels.with_arms(n_added), information=information, scores=scores)
+        return replace(state, discounted=state.discounted.with_arms(self.spec.arm_count - old_spec.arm_count))
 
 
 def _build_edges(level: float, shares: Array) -> NDArray[np.uint32]:

@@ -4,7 +4,7 @@ Sums over the people of a level are taken less what all levels have in common, s
 independent given the arm, add nothing to them. A prior of several scales lets most levels do nothing, and few a lot.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
 
@@ -13,7 +13,8 @@ from scipy.special import softmax
 
 from privateer_core.algorithms.additive.cells import Cells, Questions
 from privateer_core.algorithms.additive.spec import LONG_LEVELS
-from privateer_core.arrays import Array, Ints, pad_arms
+from privateer_core.arrays import Array, Ints
+from privateer_server.algorithms.forgetting import SufficientStatistics
 
 _TERM_DEVIATIONS: Final = np.array([0.0, 0.01, 0.02, 0.04, 0.08, 0.16, 0.32])
 """Standard deviations of a level's term, in expected reward where that is about 1/2."""
@@ -76,40 +77,27 @@ class LevelTerms:
     means: Array
     variances: Array
 
+    def predictive_log_density(self, statistics: "LevelStatistics") -> float:
+        """Return the log density of observations with these statistics, as `TermPosterior.predictive_log_density`."""
+        residuals = statistics.scores - statistics.information * self.means
+        inner = self.variances * statistics.information
+        terms = self.means * (statistics.scores + residuals) + self.variances * residuals**2 / (1 + inner)
+        return float((terms - np.log1p(inner)).sum()) / 2
+
 
 @dataclass(frozen=True)
-class LongLevels:
-    """Normal evidence of independent levels, in natural parameters."""
+class LevelStatistics(SufficientStatistics):
+    """Normal evidence of the terms of independent levels, in natural parameters."""
 
-    # information, scores: shape (arms, levels): of terms
+    # information, scores: shape (arms, levels)
     information: Array
     scores: Array
-    # counted, count_scores: shape (levels,): of shares of people
-    counted: Array
-    count_scores: Array
 
     @classmethod
-    def unknown(cls, arms: int, levels: int) -> "LongLevels":
-        """Return the evidence before any report."""
-        return cls(np.zeros((arms, levels)), np.zeros((arms, levels)), np.zeros(levels), np.zeros(levels))
-
-    def with_arms(self, n_added: int) -> "LongLevels":
-        """Return the evidence with additional arms without evidence."""
-        information, scores = pad_arms(self.information, n_added), pad_arms(self.scores, n_added)
-        return replace(self, information=information, scores=scores)
-
-    def faded(self, retention: float) -> "LongLevels":
-        """Return the evidence of terms multiplied by the retained share; that of participants' shares is kept."""
-        return replace(self, information=retention * self.information, scores=retention * self.scores)
-
-    def with_counts(self, cells: LongCells, counts: Array, variances: Array, n_participants: int) -> "LongLevels":
-        """Return the evidence after noisy counts (levels,) of participants, with the noise ``variances`` (levels,)."""
-        weights = n_participants / (variances + n_participants * self.estimate_shares(cells))
-        counted, count_scores = self.counted + n_participants * weights, self.count_scores + counts * weights
-        return replace(self, counted=counted, count_scores=count_scores)
-
-    def with_sums(self, cells: LongCells, slopes: Array, sums: Array, variances: Array, means: Array) -> "LongLevels":
-        """Return the evidence after sums of residuals; all are (arms, levels).
+    def from_sums(
+        cls, cells: LongCells, slopes: Array, sums: Array, variances: Array, means: Array
+    ) -> "LevelStatistics":
+        """Return the evidence of a round's sums of residuals; all are (arms, levels).
 
         slopes: by how much sums change with terms: people, times the mean of what their residuals are multiplied by.
         means: the terms that residuals were measured from.
@@ -123,19 +111,7 @@ class LongLevels:
             residual_sums[:, columns] -= common * slopes[:, columns]
         weights = slopes / variances
         information = weights * slopes
-        scores = self.scores + weights * residual_sums + information * means
-        return replace(self, information=self.information + information, scores=scores)
-
-    def estimate_shares(self, cells: LongCells) -> Array:
-        """Return the shares of participants (levels,), above 0 and with the sum 1 for each feature."""
-        shares = np.zeros(len(self.counted))
-        for columns in cells.features:
-            uniform_share = 1 / (columns.stop - columns.start)
-            surplus = self.count_scores[columns] - self.counted[columns] * uniform_share
-            scales, prior_counts = uniform_share * _SHARE_DEVIATIONS, np.ones(len(_SHARE_DEVIATIONS))
-            shift, _ = _shrink(self.counted[None, columns], surplus[None], scales, prior_counts)
-            shares[columns] = _project_to_simplex(uniform_share + shift[0], _MIN_RELATIVE_SHARE * uniform_share)
-        return shares
+        return cls(information, weights * residual_sums + information * means)
 
     def estimate_terms(self, cells: LongCells, unit: float) -> LevelTerms:
         """Return the posterior of terms; ``unit`` is the scale of expected rewards, 1 for a mean of 1/2.
@@ -148,6 +124,36 @@ class LongLevels:
             evidence = self.information[:, columns], self.scores[:, columns]
             means[:, columns], variances[:, columns] = _shrink(*evidence, unit * _TERM_DEVIATIONS, _PRIOR_LEVEL_COUNTS)
         return LevelTerms(means, variances)
+
+
+@dataclass(frozen=True)
+class LevelCounts:
+    """Normal evidence of levels' shares of people, in natural parameters."""
+
+    # counted, count_scores: shape (levels,)
+    counted: Array
+    count_scores: Array
+
+    @classmethod
+    def unknown(cls, levels: int) -> "LevelCounts":
+        """Return the evidence before any report."""
+        return cls(np.zeros(levels), np.zeros(levels))
+
+    def with_counts(self, cells: LongCells, counts: Array, variances: Array, n_participants: int) -> "LevelCounts":
+        """Return the evidence after noisy counts (levels,) of participants, with the noise ``variances`` (levels,)."""
+        weights = n_participants / (variances + n_participants * self.estimate_shares(cells))
+        return LevelCounts(self.counted + n_participants * weights, self.count_scores + counts * weights)
+
+    def estimate_shares(self, cells: LongCells) -> Array:
+        """Return the shares of participants (levels,), above 0 and with the sum 1 for each feature."""
+        shares = np.zeros(len(self.counted))
+        for columns in cells.features:
+            uniform_share = 1 / (columns.stop - columns.start)
+            surplus = self.count_scores[columns] - self.counted[columns] * uniform_share
+            scales, prior_counts = uniform_share * _SHARE_DEVIATIONS, np.ones(len(_SHARE_DEVIATIONS))
+            shift, _ = _shrink(self.counted[None, columns], surplus[None], scales, prior_counts)
+            shares[columns] = _project_to_simplex(uniform_share + shift[0], _MIN_RELATIVE_SHARE * uniform_share)
+        return shares
 
 
 def _project_to_simplex(shares: Array, min_share: float) -> Array:

@@ -7,6 +7,7 @@ from functools import cached_property, lru_cache
 from typing import Final, Self
 
 import numpy as np
+from scipy.linalg import solve_triangular
 from scipy.linalg.lapack import dtrtri
 from scipy.special import softmax
 
@@ -116,11 +117,36 @@ class TermPosterior:
     means: Array  # shape (arms, terms)
     factors: Array  # shape (arms, terms, terms): with F F^T the covariance of an arm's terms
     level: float  # the expected reward that all arms have in common
+    prior: tuple[Array, ...]  # the prior covariance (cells, cells) of the intercept, and of each feature's terms
 
     @property
     def covariances(self) -> Array:
         """Shape (arms, terms, terms)."""
         return self.factors @ self.factors.transpose(0, 2, 1)
+
+    @classmethod
+    def fit(
+        cls, information: Array, scores: Array, cells: Cells, prior: Sequence[Array], level: float
+    ) -> "TermPosterior":
+        """Return the posterior under a prior covariance of the intercept's distance from ``level``, and of terms."""
+        posterior = WhitePosterior.fit(information, scores - level * information[:, :, 0], list_blocks(cells), prior)
+        posterior.means[:, 0] += level
+        return cls(posterior.means, posterior.factors, level, tuple(prior))
+
+    def predictive_log_density(self, information: Array, scores: Array) -> float:
+        """Return the log density of observations with these statistics, up to a constant that depends on them alone.
+
+        With m the means, J and h the statistics, and b = F^T (h - J m), it is the sum over arms of
+        m^T h - m^T J m / 2 + b^T (1 + F^T J F)^-1 b / 2 - log |1 + F^T J F| / 2.
+        """
+        transposed = self.factors.transpose(0, 2, 1)
+        residuals = scores - np.einsum("kij,kj->ki", information, self.means)
+        inner = np.eye(information.shape[2]) + transposed @ information @ self.factors
+        log_density = float((self.means * (scores + residuals)).sum()) / 2
+        for lower, rotated in zip(np.linalg.cholesky(inner), transposed @ residuals[:, :, None], strict=True):
+            solution = solve_triangular(lower, rotated, lower=True)
+            log_density += float(np.square(solution).sum()) / 2 - float(np.log(lower.diagonal()).sum())
+        return log_density
 
     @classmethod
     def from_statistics(
@@ -139,7 +165,7 @@ class TermPosterior:
         shares = [masses[cells.feature_slice(index)] for index in range(len(cells.features))]
         typical = max(_TYPICAL_SCALE, _TOTAL_SCALE / math.sqrt(max(len(cells.features), 1)))
         families = [build_scales(*arguments, unit, typical) for arguments in zip(cells.features, shares, strict=True)]
-        blocks = [slice(0, 1), *(cells.feature_slice(index) for index in range(len(cells.features)))]
+        blocks = list_blocks(cells)
         prior = [
             np.full((1, 1), (_ARM_LEVEL_DEVIATION * unit) ** 2),
             *(family.mean_covariance(family.prior) for family in families),
@@ -156,9 +182,7 @@ class TermPosterior:
             prior[fitted_blocks] = update_priors(families, posterior, fitted_blocks.start)
             if has_converged(old_prior, prior[fitted_blocks]):
                 break
-        posterior = WhitePosterior.fit(information, scores - level * information[:, :, 0], blocks, prior)
-        posterior.means[:, 0] += level
-        return cls(posterior.means, posterior.factors, level)
+        return cls.fit(information, scores, cells, prior, level)
 
     def unshrunk(self, information: Array, scores: Array, cells: Cells, masses: Array) -> "TermPosterior":
         """Return the posterior under a wide, smooth prior that does not depend on evidence, for intervals.
@@ -166,15 +190,16 @@ class TermPosterior:
         The own prior is so near to the likeliest one that its intervals of 95 % hold in 70 to 90 %.
         Parameters are those of `from_statistics`.
         """
-        unit, blocks = reward_unit(self.level), [slice(0, 1)]
+        unit = reward_unit(self.level)
         prior = [np.full((1, 1), (_ARM_LEVEL_DEVIATION * unit) ** 2)]
-        for index, feature in enumerate(cells.features):
-            columns = cells.feature_slice(index)
-            blocks.append(columns)
+        for feature, columns in zip(cells.features, list_blocks(cells)[1:], strict=True):
             prior.append((_WIDE_SCALE * unit) ** 2 * _centre_kernels(build_kernels(feature)[-1:], masses[columns])[0])
-        posterior = WhitePosterior.fit(information, scores - self.level * information[:, :, 0], blocks, prior)
-        posterior.means[:, 0] += self.level
-        return TermPosterior(posterior.means, posterior.factors, self.level)
+        return TermPosterior.fit(information, scores, cells, prior, self.level)
+
+
+def list_blocks(cells: Cells) -> list[slice]:
+    """List the terms of the intercept, and of each feature."""
+    return [slice(0, 1), *(cells.feature_slice(index) for index in range(len(cells.features)))]
 
 
 def has_converged(earlier: Sequence[Array], later: Sequence[Array]) -> bool:

@@ -95,7 +95,7 @@ def fit_shared_terms(
     level = posteriors.estimate_common_level(information, scores, declared)
     residuals = scores - level * information[:, :, 0]
     unit = posteriors.reward_unit(level)
-    blocks = [slice(0, 1), *(cells.feature_slice(place) for place in range(len(cells.features)))]
+    blocks = posteriors.list_blocks(cells)
     feature_blocks = zip(cells.features, blocks[1:], strict=True)
     features = [posteriors.build_scales(feature, masses[block], unit) for feature, block in feature_blocks]
     scales = [posteriors.TermScales.from_level(unit), *features]
@@ -124,7 +124,8 @@ def fit_shared_terms(
     means = own_posterior.means + mean
     means[:, 0] += level
     root = np.asarray(np.linalg.cholesky(covariances + _JITTER * np.eye(own_covariances.shape[1])), np.float64)
-    return posteriors.TermPosterior(means, root, float(level + mean[0]))
+    prior = tuple(own + shared for own, shared in zip(own_priors, common_priors, strict=True))
+    return posteriors.TermPosterior(means, root, float(level + mean[0]), prior)
 
 
 def _common_posterior(

@@ -1,7 +1,9 @@
 """The base of learners of terms by cell: predictions, simulated contexts, and the shape functions of reports."""
 
+import math
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from statistics import NormalDist
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
@@ -24,6 +26,7 @@ from privateer_server.algorithms import RoundsLearner
 from privateer_server.algorithms.additive.observed_round import independent_products
 from privateer_server.algorithms.additive.participant_shares import CellMasses
 from privateer_server.algorithms.additive.posterior import TermPosterior
+from privateer_server.algorithms.forgetting import ForgettingRule
 
 MAX_FEATURES: Final = 12
 MAX_OPTIONS: Final = 6
@@ -186,7 +189,10 @@ StateT = TypeVar("StateT", bound=Any)
 
 
 class TermsLearner(RoundsLearner[AdditiveSpec, StateT, AdditivePolicy]):
-    """A learner of terms, whose states have ``reported`` and the evidence ``masses`` of participants by cell."""
+    """A learner of terms, whose states have ``reported``, the evidence ``masses`` of participants by cell, and others.
+
+    Their ``discounted`` is what reports say of terms, under each half-life; without forgetting under the endless one.
+    """
 
     publishes_result = False
     inherited_fields = ("algorithm", "experiment.arms", "experiment.retired_arms", "context.features", "reward")
@@ -196,6 +202,8 @@ class TermsLearner(RoundsLearner[AdditiveSpec, StateT, AdditivePolicy]):
         self.questions = spec.questions
         self.cells = self.questions.cells
         self.shape_features: Mapping[str, Feature] = spec.features
+        half_lives = spec.algorithm.half_lives or (math.inf,)
+        self.forgetting = ForgettingRule(half_lives, chooses=spec.algorithm.half_life == "auto")
         self.shares: LastValueCache[CellMasses, Array] = LastValueCache(lambda masses: masses.means(self.cells))
         """What masses tell of the shares of people by cell, (terms,)."""
 
@@ -207,9 +215,9 @@ class TermsLearner(RoundsLearner[AdditiveSpec, StateT, AdditivePolicy]):
     def statistics(self, state: StateT) -> tuple[Array, Array]:
         """Return information (arms, terms, terms) and scores (arms, terms) of all rounds."""
 
-    def retention(self, n_reports: float) -> float:
-        """Return the share of evidence that is retained after ``n_reports`` further reports; 1 without forgetting."""
-        return float(0.5 ** (n_reports / self.spec.algorithm.effective_half_life))
+    @override
+    def reset_report_count(self, state: StateT) -> StateT:
+        return replace(state, reported=0, discounted=replace(state.discounted, n_own_reports=0))
 
     @override
     def figures(self, state: StateT) -> dict[str, float]:
@@ -223,7 +231,9 @@ class TermsLearner(RoundsLearner[AdditiveSpec, StateT, AdditivePolicy]):
         if not state.reported:
             return self.build_answer(state)
         error = Fact("typical error of a mean reward", round(self.figures(state)["uncertainty"], 4), "number")
-        return self.build_answer(state, parts=(self._build_shapes(state), Figures("what is known", (error,))))
+        parts = self._build_shapes(state), Figures("what is known", (error,))
+        half_lives = (self.forgetting.build_result(state.discounted),) if self.spec.has_half_life else ()
+        return self.build_answer(state, parts=parts + half_lives)
 
     def _build_shapes(self, state: StateT) -> Shapes:
         """Return the shape functions of the features in `shape_features`."""

@@ -26,15 +26,12 @@ from privateer_server.algorithms.bandit.posterior import (
     SuccessCounts,
     variance_proxy,
 )
-from privateer_server.algorithms.forgetting import Discounted, ForgettingRule
+from privateer_server.algorithms.forgetting import Discounted, ForgettingRule, compute_trial_share
 
 _N_DRAWS: Final = 64
 """Draws of a batch's Thompson sampling: an arm has at least so small a share of a round, or none. A curator's noise is
 the same for every share, so that a smaller one would tell nothing."""
 _N_DRAWS_HIDDEN_ARM: Final = 16  # where reports hide the arm, what they say of a small share grows with its square
-_TRIAL_SHARE: Final = 0.01
-"""Share of people who try the arm that is remembered least, where rewards may move: what nobody plays tells no rise."""
-_MIN_TRIAL_PEOPLE: Final = 100  # of one round, where its noise is the same for every share of people
 _LAPLACE_PROXY_FACTOR: Final = 2.0
 """Variance proxy of Laplace noise by its variance: bounds its moments as far as they matter."""
 
@@ -71,7 +68,8 @@ class BanditLearner(RoundsLearner[BanditSpec, BanditState, BanditPolicy]):
         # A report that hides its arm counts for both: their errors are not independent.
         is_pair = self.finds_best and not self.finds_set and self.playable.sum() == 2
         pair = PairContrast(0.0, 0.0) if is_pair and not self.spec.privacy.arm_in_key else None
-        return BanditState(0, 0, posterior, discounted=self.forgetting.start(posterior), pair=pair)
+        discounted = self.forgetting.start(posterior) if self.forgetting.half_lives else None
+        return BanditState(0, 0, posterior, discounted=discounted, pair=pair)
 
     @override
     def has_stopped(self, state: BanditState) -> bool:
@@ -100,20 +98,13 @@ class BanditLearner(RoundsLearner[BanditSpec, BanditState, BanditPolicy]):
 
     def shares(self, state: BanditState, next_round: NewRound) -> Array:
         """Return the share of a round's participants who play each arm; where rewards may move, some try another."""
-        shares, discounted = self._choose_shares(state, next_round), state.discounted
-        n_rounds = self._count_rounds_per_trial(next_round.batch_size)
-        if discounted is None or (state.rounds + 1) % n_rounds:
+        shares, discounted, privacy = self._choose_shares(state, next_round), state.discounted, self.spec.privacy
+        if discounted is None:
             return shares
+        has_equal_noise = privacy.arm_in_key or (privacy.trust.promises and privacy.trust.crowd is Crowd.RELEASE)
+        share = compute_trial_share(state.rounds + 1, next_round.batch_size, has_equal_noise=has_equal_noise)
         recent_people = np.where(self.playable, discounted.evidence.people[-1], np.inf)
-        trial = np.eye(len(shares))[int(np.argmin(recent_people))]
-        return np.asarray((1 - n_rounds * _TRIAL_SHARE) * shares + n_rounds * _TRIAL_SHARE * trial)
-
-    def _count_rounds_per_trial(self, batch: int) -> int:
-        """Return every how many rounds an arm is tried that is remembered least; more if small shares tell little."""
-        privacy = self.spec.privacy
-        if not (privacy.arm_in_key or (privacy.trust.promises and privacy.trust.crowd is Crowd.RELEASE)):
-            return 1
-        return min(math.ceil(_MIN_TRIAL_PEOPLE / (_TRIAL_SHARE * batch)), round(1 / _TRIAL_SHARE))
+        return np.asarray((1 - share) * shares + share * np.eye(len(shares))[int(np.argmin(recent_people))])
 
     def _choose_shares(self, state: BanditState, next_round: NewRound) -> Array:
         """Return the share of a round's participants who play each arm; uniform before the first report on each."""

@@ -13,7 +13,7 @@ import numpy as np
 
 from privateer_core.arrays import Array, Bools
 from privateer_core.primitives.contributions import CellHits
-from privateer_server.algorithms.forgetting import Evidence
+from privateer_server.algorithms.forgetting import SufficientStatistics
 
 _MAX_TRIAL_RATIO: Final = 2.0
 """Trials that are counted are taken for no fewer than those expected by this factor, and for no more."""
@@ -22,7 +22,7 @@ _PRIOR_VARIANCE: Final = 1 / 12  # of a mean reward around 1/2, by which half-li
 
 
 @dataclass(frozen=True)
-class SuccessCounts(Evidence):
+class SuccessCounts(SufficientStatistics):
     """Estimated successes and trials of arms, (..., arms); rewards between 0 and 1 count as parts of a success."""
 
     people: Array  # trials that are expected, by public shares
@@ -144,7 +144,7 @@ _RARE_REWARD_SHARE: Final = 0.02
 
 
 @dataclass(frozen=True)
-class ArmPosterior(Evidence):
+class ArmPosterior(SufficientStatistics):
     """A posterior over the mean reward of every arm; all shapes (..., arms)."""
 
     people: Array  # people who reported on each arm, or as many as its share of the coins stands for

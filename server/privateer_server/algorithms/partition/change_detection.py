@@ -9,7 +9,7 @@ import numpy as np
 
 from privateer_core.answer.parts import DriftTest
 from privateer_core.arrays import Array, Ints
-from privateer_server.algorithms.forgetting import pad_last_axis
+from privateer_server.algorithms.forgetting import pad_axis
 from privateer_server.algorithms.partition.bin_tree import BinTree
 from privateer_server.algorithms.partition.gaussian_process import BinEvidence
 
@@ -40,7 +40,7 @@ class Window:
 
     def with_arms(self, added: int) -> "Window":
         """Return the window with additional arms without evidence."""
-        precision, moment = (pad_last_axis(values, added) for values in (self.precision, self.moment))
+        precision, moment = (pad_axis(values, -1, added) for values in (self.precision, self.moment))
         return replace(self, precision=precision, moment=moment)
 
     def evidence_for(self, depths: Ints, paths: Ints) -> tuple[Array, Array]:

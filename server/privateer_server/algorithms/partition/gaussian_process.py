@@ -8,7 +8,7 @@ from typing import Final
 import numpy as np
 
 from privateer_core.arrays import Array, Bools, Ints
-from privateer_server.algorithms.forgetting import Evidence
+from privateer_server.algorithms.forgetting import SufficientStatistics
 from privateer_server.algorithms.partition.bin_tree import BinTree, Space, Split
 from privateer_server.algorithms.partition.kernel import UNSCALED, Kernel, PriorScale
 from privateer_server.algorithms.partition.observations import ContextFreeArms, Observations
@@ -17,7 +17,7 @@ _MAX_GROUP_SIZE: Final = 256  # bins that learn from each other, at most: neighb
 
 
 @dataclass(frozen=True)
-class BinEvidence(Evidence):
+class BinEvidence(SufficientStatistics):
     """Normal evidence of each bin's own reports on its values: precision, and precision times mean."""
 
     # precision, moment: shape (..., bins, arms)

@@ -89,7 +89,7 @@ class PartitionLearner(CohortLearner[PartitionState]):
             population=CohortShares.from_one_bin(len(self.cohorts)),
             hyperparameters=Hyperparameters(usual_lengths(self.space.parts), usual_spread),
             posterior=BinPosterior(np.zeros((1, n_arms)), np.ones((1, n_arms)), 0),
-            discounted=self.forgetting.start(BinEvidence.empty(1, n_arms)),
+            discounted=self.forgetting.start(BinEvidence.empty(1, n_arms)) if self.forgetting.half_lives else None,
             selection=self.selection.start(),
             prior=self._declared_prior(),
             kept_weights=KeptWeights.empty(len(self.cohorts)) if self._weighs else None,

@@ -24,7 +24,7 @@ from privateer_core.privacy.trust import Crowd, Curator, NoiseOrigin
 from privateer_core.spec.arms import ArmsSpec
 from privateer_core.spec.categories import MISSING, Ordinal, name_code
 from privateer_core.spec.features import Feature, Scaled
-from privateer_core.spec.half_life import FIELD, HalfLife, check_half_lives, half_life_concerns, list_half_lives
+from privateer_core.spec.half_life import HalfLife, check_half_lives, half_life_concerns, list_half_lives
 from privateer_core.spec.sections import Section, parse_section
 from privateer_core.spec.spec import Capabilities
 
@@ -85,7 +85,7 @@ TERMS_MAX: Final = 512
 LONG_LEVELS: Final = 65  # minimum number of unordered levels of a long feature, whose levels are learned independently
 CELLS_MAX: Final = 4096  # maximum number of terms of all features
 _LEARNER_NUMBERS_MAX: Final = 1 << 22
-"""Maximum of arms times the square of short features' terms: numbers in a learner's state."""
+"""Maximum of arms times the square of short features' terms: numbers in a learner's state, under all half-lives."""
 _DRAW_NUMBERS_MAX: Final = 1 << 16  # maximum of arms times terms: numbers of a draw, of which a policy has 32
 _LAYOUT_NUMBERS_MAX: Final = 1 << 20
 """Maximum of arms times cells of a feature times questions: numbers of a symbol's layout."""
@@ -115,12 +115,13 @@ class AdditiveSection(Section):
     bins: int = Field(default=16, ge=2, le=64)
     # scale of posterior standard deviations in Thompson sampling
     exploration_scale: float = Field(default=0.25, gt=0, le=1, allow_inf_nan=False)
-    half_life: HalfLife = None  # of evidence, where rewards may change; a number
+    half_life: HalfLife = None  # of evidence, where rewards may change
 
     @property
-    def effective_half_life(self) -> float:
-        """Half-life of evidence in participants; infinite without one."""
-        return min(list_half_lives(self.half_life), default=math.inf)
+    def half_lives(self) -> tuple[float, ...]:
+        """Half-lives under which a learner has evidence, in participants; empty without forgetting."""
+        half_lives = list_half_lives(self.half_life)
+        return half_lives if self.half_life == "auto" else half_lives[-1:]
 
 
 class AdditiveSpec(ArmsSpec):
@@ -152,10 +153,7 @@ class AdditiveSpec(ArmsSpec):
     def _check_spec(self) -> Self:
         """Refuse too many cells, a half-life below a round, and too many answers under a coin plan."""
         self._check_size()
-        if self.algorithm.half_life == "auto":
-            detail = 'must be a number of people from 1 on or "none"'
-            raise SpecError(detail, field=FIELD, remedy="give the half-life, or remove it")
-        check_half_lives((self.algorithm.effective_half_life,), self.experiment.round_size)
+        check_half_lives(self.algorithm.half_lives, self.experiment.round_size)
         if self.has_coin_plan and CoinArms.count_answers(self.questions, self.arm_count) > _ANSWERS_MAX:
             detail = f"must be fewer where nobody hides a report below epsilon {_CELL_EPSILON:g}, with these features"
             remedy = "list fewer, raise privacy.epsilon, use a shuffler, or 'partition'"
@@ -175,7 +173,8 @@ class AdditiveSpec(ArmsSpec):
         if cells.count > CELLS_MAX:
             detail = f"have {cells.count - 1} cells in all; at most {CELLS_MAX - 1}"
             raise SpecError(detail, field=field, remedy=fewer_cells)
-        if n_arms * n_short**2 > _LEARNER_NUMBERS_MAX or n_arms * cells.count > _DRAW_NUMBERS_MAX:
+        n_half_lives = max(1, len(self.algorithm.half_lives))
+        if n_half_lives * n_arms * n_short**2 > _LEARNER_NUMBERS_MAX or n_arms * cells.count > _DRAW_NUMBERS_MAX:
             detail = f"have {cells.count - 1} cells, too many for {n_arms} arms"
             raise SpecError(detail, field=field, remedy=f"{fewer_cells}, or have fewer arms")
         if self.privacy.trust.noise is NoiseOrigin.DEVICES and n_keys > _LAYOUT_NUMBERS_MAX:
@@ -185,7 +184,7 @@ class AdditiveSpec(ArmsSpec):
     @property
     def has_half_life(self) -> bool:
         """Whether evidence is forgotten with a half-life."""
-        return self.algorithm.effective_half_life < math.inf
+        return bool(self.algorithm.half_lives)
 
     @property
     def questions(self) -> Questions:
@@ -219,18 +218,21 @@ class AdditiveSpec(ArmsSpec):
     @classmethod
     @override
     def instances(cls) -> dict[str, Self]:
-        """Return the base's small instances, and further ones with coin plans, many levels, and many arms."""
+        """Return the base's small instances, and further ones with coin plans, levels, arms, and half-lives."""
         specs, town = super().instances(), {"levels": list(range(70)), "missing": True}
         for model, spec in list(specs.items()):
             data = spec.model_dump(mode="json", exclude_none=True)
+            forgetting = {"algorithm": {**data["algorithm"], "half_life": "auto"}}
             if spec.privacy.trust.crowd is Crowd.NOBODY:
                 privacy = {**data["privacy"], "epsilon": _CELL_EPSILON / 2}
                 specs[f"{model}-coins"] = parse_section(cls, data | {"privacy": privacy})
+                specs[f"{model}-coins-half-life"] = parse_section(cls, data | forgetting | {"privacy": privacy})
             if not spec.privacy.trust.hides_arms:
                 continue
             context = {"features": {**data["context"]["features"], "town": town}}
             specs[f"{model}-levels"] = parse_section(cls, data | {"context": context})
             if spec.privacy.trust.noise is not NoiseOrigin.DEVICES:
+                specs[f"{model}-half-life"] = parse_section(cls, data | forgetting)
                 # With so many features a participant answers all questions at once.
                 arms_table = {"experiment": {**data["experiment"], "arms": [f"arm {arm}" for arm in range(20)]}}
                 numbers = {f"number {index}": {"low": 0, "high": 1} for index in range(8)}
@@ -264,7 +266,7 @@ class AdditiveSpec(ArmsSpec):
     def concerns(self) -> list[str]:
         """Return warnings, among them of rounds too large for the half-life, and of too much noise."""
         concerns = super().concerns()
-        concerns += half_life_concerns((self.algorithm.effective_half_life,), self.largest_batch())
+        concerns += half_life_concerns(self.algorithm.half_lives, self.largest_batch())
         return concerns + self._noise_concerns() if self.privacy.trust.promises else concerns
 
     def _noise_concerns(self) -> list[str]:

@@ -9,6 +9,7 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
+from privateer_core.algorithms import parse_spec
 from privateer_core.answer.people import People
 from privateer_core.spec.arms import ArmsSpec
 from privateer_lab.environments import environment_for
@@ -385,3 +386,15 @@ def test_plans_say_what_forgetting_costs_where_nothing_moves() -> None:
         plain = [choice for choice in choices if choice.kind == "forgetting"]
         assert len(plain) == n_lines
         assert all(cast(Any, choice.spec).algorithm.half_lives == () for choice in plain)
+
+
+def test_plans_without_forgetting_have_rounds_of_their_own_default() -> None:
+    """Rounds of `additive` grow where nothing is forgotten; planted: they are as large as those that forget."""
+    tables = spec_of().model_dump(exclude_none=True) | {"algorithm": {"name": "additive", "half_life": "auto"}}
+    del tables["experiment"]["min_round_fraction"]
+    choices, _ = list_choices(parse_spec(tables))
+    plain, as_it_is = (
+        next(cast(Any, choice.spec) for choice in choices if choice.kind == kind) for kind in ("forgetting", "as it is")
+    )
+    assert as_it_is.experiment.min_round_fraction == 0
+    assert plain.experiment.min_round_fraction > 0

@@ -159,7 +159,7 @@ def test_a_round_counts_half_after_a_half_life(model: str) -> None:
 def test_evidence_that_is_not_kept_by_round_fades_too() -> None:
     *_, (learner, state, policy, release, _) = play("central", 3)
     fading, folded = with_memory(learner), learner._fold_rounds(state, 0)
-    before = folded.information
+    before = folded.discounted.current.information
     after = fading.learn(folded, policy, release)
     latest = after.rounds[0].statistics(fading.questions, after.masses.means(fading.cells))[0]
     old_evidence = fading.statistics(after)[0] - latest
@@ -171,11 +171,12 @@ def test_levels_and_features_fade_where_levels_come_first() -> None:
     fading = with_memory(learner)
     weight = 0.5 ** (release.reports / HALF_LIFE)
     unfaded, faded = (version.learn(state, policy, release) for version in (learner, fading))
+    has_all, old_all, now_all = (each.discounted.current for each in (unfaded, state, faded))
     for has, old, now in (
-        (unfaded.information, state.information, faded.information),
-        (unfaded.scores, state.scores, faded.scores),
-        (unfaded.levels.information, state.levels.information, faded.levels.information),
-        (unfaded.levels.scores, state.levels.scores, faded.levels.scores),
+        (has_all.information, old_all.information, now_all.information),
+        (has_all.scores, old_all.scores, now_all.scores),
+        (has_all.levels.information, old_all.levels.information, now_all.levels.information),
+        (has_all.levels.scores, old_all.levels.scores, now_all.levels.scores),
     ):
         assert np.allclose(now, has - (1 - weight) * old)
         assert np.abs(now - has).max() > 0
@@ -196,10 +197,11 @@ def test_levels_of_long_features_fade() -> None:
     )
     release = step.policy.terms.mechanism.simulate(contributions, rng)
     state = learner.learn(learner.start(1), step.policy, release)
-    unfaded, faded = (version.learn(state, step.policy, release).levels for version in (learner, with_memory(learner)))
+    unfaded, faded = (version.learn(state, step.policy, release) for version in (learner, with_memory(learner)))
     weight = 0.5 ** (step.batch_size / HALF_LIFE)
-    assert np.allclose(faded.information, unfaded.information - (1 - weight) * state.levels.information)
-    assert np.allclose(faded.counted, unfaded.counted)
+    has, old, now = (each.discounted.current.levels.information for each in (unfaded, state, faded))
+    assert np.allclose(now, has - (1 - weight) * old)
+    assert np.allclose(faded.level_counts.counted, unfaded.level_counts.counted)
 
 
 def test_the_share_of_arms_by_coins_follows_the_memory() -> None:
@@ -227,7 +229,7 @@ def test_rounds_have_equal_sizes_by_default_where_evidence_fades() -> None:
     [
         (0, "must be a number of people from 1 on"),
         (True, "must be a number of people from 1 on"),
-        ("auto", 'or "none"'),
+        ("always", 'or "none"'),
         (float("nan"), "must be a number of people from 1 on"),
         (900, r"must be at least experiment\.round_size, 1,000, not 900"),
     ],

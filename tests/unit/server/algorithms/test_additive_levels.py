@@ -11,7 +11,7 @@ from privateer_core.policies.policy import Arms
 from privateer_server.algorithms import learner_for
 from privateer_server.algorithms.additive.learner import AdditiveLearner
 from privateer_server.algorithms.additive.levels_first import LevelEvidence, SymbolGroups
-from privateer_server.algorithms.additive.long_levels import LongCells, LongLevels
+from privateer_server.algorithms.additive.long_levels import LevelCounts, LevelStatistics, LongCells
 from privateer_server.algorithms.additive.posterior import TermPosterior, build_kernels
 from privateer_server.algorithms.additive.shared_terms import (
     _SPIKED_LENGTHS,
@@ -174,7 +174,7 @@ def test_a_few_levels_that_matter_are_found_among_a_thousand(cells: LongCells) -
     truth[:, rng.choice(LEVELS, 50, False)] = rng.normal(0, 0.2, (2, 50))
     information = np.full(truth.shape, 0.07**-2.0)
     scores = information * (truth + 0.07 * rng.standard_normal(truth.shape))
-    posterior = LongLevels(information, scores, np.zeros(LEVELS + 1), np.zeros(LEVELS + 1)).estimate_terms(cells, 1.0)
+    posterior = LevelStatistics(information, scores).estimate_terms(cells, 1.0)
     is_zero = truth == 0
     assert np.sqrt(np.square(posterior.means[is_zero]).mean()) < 0.012
     far = np.abs(truth) > 0.4
@@ -186,18 +186,18 @@ def test_a_few_levels_that_matter_are_found_among_a_thousand(cells: LongCells) -
 def test_the_common_part_of_all_levels_belongs_to_the_arm(cells: LongCells) -> None:
     rng, shape = np.random.default_rng(2), (2, LEVELS + 1)
     slopes, sums = rng.uniform(5, 50, shape), rng.normal(0, 3, shape)
-    before = LongLevels.unknown(*shape)
-    plain = before.with_sums(cells, slopes, sums, np.ones(shape), np.zeros(shape))
-    shifted = before.with_sums(cells, slopes, sums + 0.3 * slopes, np.ones(shape), np.zeros(shape))
+    plain = LevelStatistics.from_sums(cells, slopes, sums, np.ones(shape), np.zeros(shape))
+    shifted = LevelStatistics.from_sums(cells, slopes, sums + 0.3 * slopes, np.ones(shape), np.zeros(shape))
     assert np.allclose(plain.scores, shifted.scores, atol=1e-9)
-    assert not np.allclose(plain.scores, before.with_sums(cells, slopes, 2 * sums, np.ones(shape), sums).scores)
+    doubled = LevelStatistics.from_sums(cells, slopes, 2 * sums, np.ones(shape), sums)
+    assert not np.allclose(plain.scores, doubled.scores)
 
 
 def test_shares_of_rare_and_frequent_levels_are_learned_from_noisy_counts(cells: LongCells) -> None:
     rng = np.random.default_rng(3)
     truth = 1 / np.arange(1, LEVELS + 2)
     truth /= truth.sum()
-    levels = LongLevels.unknown(2, LEVELS + 1)
+    levels = LevelCounts.unknown(LEVELS + 1)
     for _ in range(4):
         counts = 10_000 * truth + rng.normal(0, 30, LEVELS + 1)
         levels = levels.with_counts(cells, counts, np.full(LEVELS + 1, 900.0), 10_000)
@@ -221,9 +221,10 @@ def test_policies_have_terms_of_all_levels_after_a_round(model: str) -> None:
     contexts[:, 1:8] = (contexts[:, 1:8] > 0.5).astype(float)
     reports = policy.contribute(contexts, coins, policy.decide(contexts, coins), rng.random(2000) < 0.5)
     after = learner.learn(state, policy, policy.terms.mechanism.simulate(reports, rng))
-    assert after.levels.information.shape == (2, 71)
-    assert after.levels.information.any()
-    assert after.information.shape == (2, 33, 33)
+    evidence = after.discounted.current
+    assert evidence.levels.information.shape == (2, 71)
+    assert evidence.levels.information.any()
+    assert evidence.information.shape == (2, 33, 33)
     expected = learner.build_expected_rewards(after)
     means, deviations = expected.at(contexts[:50])
     assert np.isfinite(means).all()

@@ -43,7 +43,7 @@ def make_evidence(precision=8.0, probabilities=(0.5, 0.5), used=0):
 
 
 def faded(evidence, people):
-    return ForgettingRule(LIVES, chooses=True).faded(evidence, people)
+    return evidence.scaled(ForgettingRule(LIVES, chooses=True).retention(people))
 
 
 def test_evidence_counts_half_after_a_half_life_and_the_endless_one_stays():
