@@ -378,8 +378,7 @@ def best_questions(
 
     noise: variance of noise in a sum over the people who are asked.
     spread (arms,): variance of a person's residual, over what it is multiplied by.
-    share: that of people who are asked about a feature.
-    Others are those of `optimal_question_shares`.
+    share: that of people who are asked about a feature; others are those of `optimal_question_shares`.
     """
     root = np.linalg.cholesky(independent_products(questions.cells, masses) + 1e-9 * np.eye(len(masses)))
     losses = np.zeros(questions.count)
