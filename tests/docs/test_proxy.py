@@ -108,9 +108,6 @@ def faults(text: str) -> list[str]:
         "connections that the service has closed": all(
             seconds(d.args("keepalive_timeout")[0][0]) < IDLE_SECONDS for d in http.inside if d.name == "upstream"
         ),
-        "a stream is held back": any(
-            ("off",) in node.args("proxy_buffering") for node in servers[0].inside if node.words[:1] == ("~",)
-        ),
         "operators' pages for everybody": all(
             node.args("deny") == [("all",)] and all(words != ("all",) for words in node.args("allow"))
             for node in private(http)
@@ -149,7 +146,6 @@ def test_the_proxy_configuration_has_no_faults() -> None:
         ("proxy_read_timeout 75s;", "proxy_read_timeout 60s;", "long polls break off"),
         ("ssl_session_tickets off;", "ssl_session_tickets on;", "sessions that tie requests"),
         ("keepalive_timeout 4s;", "keepalive_timeout 60s;", "connections that the service has closed"),
-        ("proxy_buffering off;", "", "a stream is held back"),
         ("deny all;\n\n", "", "operators' pages for everybody"),
         ("return 404;", "proxy_pass http://private;", "operators' pages for the shuffler"),
         (
