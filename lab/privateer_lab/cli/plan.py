@@ -28,7 +28,7 @@ from privateer_lab.planning.expectation.choices import VariedSpec, join_names, l
 from privateer_lab.planning.expectation.expected import Expectation, Unit, choose_unit, summarize_runs, write_sentences
 from privateer_lab.planning.expectation.partial_runs import PartialRun
 from privateer_lab.planning.expectation.search import SECONDS, Search, describe_tests, plan_tests
-from privateer_lab.planning.feature_sets.budget import FeatureBudget, feature_budgets
+from privateer_lab.planning.feature_sets.budget import Estimate, FeatureBudget, feature_budgets
 from privateer_lab.planning.local_caps import LocalCap, compare_caps
 from privateer_lab.render.tables import part_tables
 from privateer_lab.simulation.delayed_reports import describe_assumptions
@@ -262,24 +262,27 @@ def _print_budgets(budgets: Sequence[FeatureBudget], unit: Unit, *, is_made_up: 
     """Print a table of the features that pay under each promise."""
     caution = " for made-up people (which of yours pay, nobody knows yet)" if is_made_up else ""
 
-    def format_value(value: float | None) -> str:
-        return "" if value is None else unit.write(value)
+    def format_estimate(estimate: Estimate | None) -> str:
+        return "-" if estimate is None else f"{unit.write(estimate.value)} {unit.margin(estimate.margin)}"
 
     rows = [
         {
             "promise": _format_promise({"model": budget.model, "epsilon": budget.epsilon}),
             "features that pay": join_names(budget.features) if budget.features else "no feature",
             "algorithm": budget.algorithm,
-            "they earn": f"{format_value(budget.value)} {unit.margin(budget.margin)}",
-            "one option, learned": format_value(budget.single),
-            "another feature": f"{budget.another}: {format_value(budget.with_another)}" if budget.another else "",
-            "twice the people": format_value(budget.with_twice_people),
-            "twice epsilon": format_value(budget.with_twice_epsilon),
+            "they earn": format_estimate(budget.reward),
+            "one option, learned": format_estimate(budget.single),
+            "another feature": f"{budget.another}: {format_estimate(budget.with_another)}" if budget.another else "-",
+            "twice the people": format_estimate(budget.with_twice_people),
+            "twice epsilon": format_estimate(budget.with_twice_epsilon),
         }
         for budget in budgets
     ]
     if rows:
-        title = f"features that pay{caution}, estimated without runs; ± is what these people tell, in 19 of 20 cases"
+        title = (
+            f"features that pay{caution}, estimated without runs; ± is what these people tell, in 19 of 20 cases; "
+            "-: no other feature tells, nothing is promised, or it is not possible"
+        )
         print_rows(title, rows)
 
 

@@ -138,7 +138,9 @@ def describe_horizon_concerns(spec: Spec) -> Iterator[str]:
         return
     n_few = next((k for k in range(n_features - 1, 0, -1) if required_participants(spec, k) <= horizon), 0)
     features = "the feature" if n_features == 1 else f"{n_features} features"
-    advice = f"Name {'one' if n_few < 2 else f'{n_few} at most'}, or run" if n_features >= _MANY_FEATURES else "Run"
+    few = f"{n_few} at most" if n_few > 1 else "one"
+    few += "" if n_few else f", which alone takes about {required_participants(spec, 1):,}"
+    advice = f"Name {few}, or run" if n_features >= _MANY_FEATURES else "Run"
     yield (
         f"{horizon:,} people tell little of {features} under this promise: it takes about {n_min:,} until they repay "
         f"what noise costs. {advice} a randomized log first: `privateer spec-from` finds in it which features pay"

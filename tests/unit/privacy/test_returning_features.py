@@ -227,6 +227,9 @@ def test_too_many_features_are_a_concern_with_the_number_of_people_required():
     n_required = required_participants(spec(LOCAL), 19)
     assert f"15,000 people tell little of 19 features under this promise: it takes about {n_required:,} " in concern
     assert concern in list_concerns(spec(LOCAL))
+    n_alone = required_participants(spec(LOCAL), 1)
+    assert n_alone > 15_000
+    assert f"Name one, which alone takes about {n_alone:,}, or run" in concern, "one feature is too many, too"
     assert not list(describe_horizon_concerns(spec(LOCAL, people=2 * n_required)))
     assert not list(describe_horizon_concerns(spec({"model": "none"})))
     from_log = spec(LOCAL).model_copy(update={"population": {"name": "rows", "path": "a.people.parquet"}})

@@ -39,7 +39,7 @@ class ExpectedRow(msgspec.Struct, frozen=True):
     epsilon: float | None
     features: tuple[str, ...]
     people: int
-    # mean reward of a choice, and the half-width of its 95 % interval; None with a single run
+    # mean reward of a choice, and the half-width of its 95 % interval; None with a single run, or if all are equal
     value: float
     margin: float | None
     gain: float  # mean reward of a choice above that of the best single arm
@@ -195,14 +195,16 @@ class _GainVariance:
         self._pooled_variance = sum_of_squares / self._degrees_of_freedom if self._degrees_of_freedom else 0.0
         self._single_variance = float(np.var(singles, ddof=1)) / len(singles) if len(singles) > 1 else 0.0
         self._n_compared = max(1, sum(len(gains) > 1 for gains in by_choice.values()) - 1)
+        self._rounding_error = _ROUNDING_ERROR * max(map(abs, singles))
 
     def margin(self, gains: Sequence[float]) -> float | None:
-        """Return the half-width of the 95 % interval of a mean reward, by Student's t; None with too few runs."""
+        """Return the half-width of the 95 % interval of a mean reward by Student's t; None if runs are equal or few."""
         if not self._degrees_of_freedom:
             return None
         variance, degrees_of_freedom = self._estimate_variance(gains)
         standard_error = np.sqrt(variance / len(gains) + self._single_variance)
-        return float(stdtrit(degrees_of_freedom, 0.975) * standard_error)
+        half_width = float(stdtrit(degrees_of_freedom, 0.975) * standard_error)
+        return half_width if half_width > self._rounding_error else None
 
     def margin_compared(self, gains: Sequence[float]) -> float | None:
         """Return the half-width of a mean gain's simultaneous interval, by Bonferroni; None with a single run."""

@@ -1,7 +1,7 @@
 """Features that pay under each promise, and the value of another feature, more participants or a larger epsilon."""
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 
@@ -9,9 +9,21 @@ from privateer_core.spec.arms import ArmsSpec
 from privateer_lab.environments import environment_for
 from privateer_lab.planning.feature_sets.afforded import find_affordable_sets, with_features
 from privateer_lab.planning.feature_sets.outcomes import PotentialOutcomes, estimate_outcomes
-from privateer_lab.planning.feature_sets.selection import evaluate_set
-from privateer_lab.planning.other_algorithms import to_tables, with_own_rounds
+from privateer_lab.planning.feature_sets.selection import FeatureSet, evaluate_set, rank_features
+from privateer_lab.planning.other_algorithms import (
+    contextual_algorithms,
+    featureless_algorithm,
+    to_tables,
+    with_own_rounds,
+)
 from privateer_lab.planning.plans import EPSILON_MAX, Variant, try_promises
+
+
+class Estimate(msgspec.Struct, frozen=True):
+    """A mean reward by surrogate runs, and two standard errors of it."""
+
+    value: float
+    margin: float
 
 
 class FeatureBudget(msgspec.Struct, frozen=True):
@@ -22,49 +34,57 @@ class FeatureBudget(msgspec.Struct, frozen=True):
     epsilon: float | None
     algorithm: str
     features: tuple[str, ...]
-    value: float  # mean reward with these features
-    margin: float  # two standard errors of it
-    single: float  # mean reward of a single arm that is learned under the promise
-    another: str | None  # the feature that would add most
-    with_another: float | None
-    with_twice_people: float | None
-    with_twice_epsilon: float | None
+    reward: Estimate  # with these features
+    single: Estimate  # of a single arm that is learned under the promise
+    another: str | None  # the feature that would add most; None: no other tells anything
+    with_another: Estimate | None
+    with_twice_people: Estimate | None
+    with_twice_epsilon: Estimate | None
 
 
 def feature_budgets(spec: ArmsSpec, promises: Iterable[Variant]) -> list[FeatureBudget]:
     """Return the features that pay under each promise, on a spec's population."""
     outcomes = estimate_outcomes(spec, environment_for(spec, 0))
-    return [_find_budget(promise, outcomes) for promise in promises]
+    return [find_budget(promise, outcomes) for promise in promises]
 
 
-def _find_budget(promise: Variant, outcomes: PotentialOutcomes) -> FeatureBudget:
+def find_budget(promise: Variant, outcomes: PotentialOutcomes) -> FeatureBudget:
     """Find the best affordable set of features, and the rewards with a further feature, twice the people or epsilon."""
     tables = to_tables(promise.spec)  # type: ignore[arg-type]
     reward = promise.spec.reward
     sets = find_affordable_sets(tables, outcomes)
-    chain, name, next_set = sets.by_algorithm[sets.best], sets.best, sets.next_set
-    names, mean_expected = chain.last.names, float(outcomes.expected.mean())
+    chain, mean_expected = sets.by_algorithm[sets.best], float(outcomes.expected.mean())
+    names = chain.last.names
+    name, summed = sets.best if names else featureless_algorithm(), contextual_algorithms()[-1]
 
-    def unit(gain: float) -> float:
-        return reward.low + reward.span * (mean_expected + gain)
+    def evaluate(tables: dict[str, Any], names: Sequence[str], name: str) -> FeatureSet | None:
+        spec = with_own_rounds(with_features(tables, names), name)
+        return None if spec is None else evaluate_set(outcomes, names, spec)
 
-    def evaluate(changed_tables: dict[str, Any], names: Sequence[str]) -> float | None:
-        spec = with_own_rounds(with_features(changed_tables, names), name) if names else None
-        return None if spec is None else unit(evaluate_set(outcomes, names, spec).value)
+    def estimate(chosen: FeatureSet | None) -> Estimate | None:
+        if chosen is None:
+            return None
+        value = reward.low + reward.span * (mean_expected + chosen.value)
+        return Estimate(value, 2 * reward.span * chosen.standard_error)
 
+    others = [other for other in rank_features(outcomes) if other not in names]
+    extensions = [evaluate(tables, (*names, other), summed) for other in ([] if sets.next_set else others)]
+    larger = [extension for extension in (sets.next_set, *extensions) if extension is not None]
+    next_set = max(larger, key=lambda chosen: chosen.value, default=None)
     doubled_tables = tables | {"experiment": tables["experiment"] | {"horizon": 2 * tables["experiment"]["horizon"]}}
     can_double = promise.spec.privacy.trust.promises and 2 * promise.epsilon <= EPSILON_MAX
     doubled, _ = try_promises(promise.spec, [promise.model] if can_double else [], [2 * promise.epsilon])
     return FeatureBudget(
         model=promise.model,
         epsilon=promise.epsilon if promise.spec.privacy.trust.promises else None,
-        algorithm=name if names else "",
+        algorithm=name,
         features=names,
-        value=unit(chain.last.value),
-        margin=2 * reward.span * chain.last.standard_error,
-        single=unit(chain.sets[0].value),
+        reward=cast(Estimate, estimate(chain.last)),
+        single=cast(Estimate, estimate(chain.sets[0])),
         another=next((name for name in next_set.names if name not in names), None) if next_set else None,
-        with_another=unit(next_set.value) if next_set else None,
-        with_twice_people=evaluate(doubled_tables, names),
-        with_twice_epsilon=evaluate(to_tables(doubled[0].spec), names) if doubled else None,  # type: ignore[arg-type]
+        with_another=estimate(next_set),
+        with_twice_people=estimate(evaluate(doubled_tables, names, name)),
+        with_twice_epsilon=estimate(evaluate(to_tables(cast(ArmsSpec, doubled[0].spec)), names, name))
+        if doubled
+        else None,
     )

@@ -142,6 +142,10 @@ def test_the_first_sentence_has_the_expected_rate_and_the_gain() -> None:
         "With 200,000 people, epsilon 1 and a shuffler you can expect a success rate (bought) of 5.40 % "
         "(± 0.05 points) instead of 5.10 % with the best single option, 'b'; by the end it is 5.50 %."
     )
+    expected_by_a_file = "Rewards of these people are what a file expects"
+    for population in ("rows", "csv"):
+        sentences = write_sentences(expect(row(0.054), population=population))
+        assert any(expected_by_a_file in sentence for sentence in sentences) == (population == "rows")
     sure = write_sentences(expect(row(0.054, margin_at_the_end=0.002)))[0]
     assert sure.endswith("by the end it is 5.50 % (± 0.20 points).")
 
@@ -215,6 +219,9 @@ def test_a_test_is_advised_without_gain_and_a_tie_has_no_best_option() -> None:
     assert write_sentences(expect(row(0.051), best=0.051, random=0.051))[0].endswith(
         "All options are equal: each has 5.10 %."
     )
+    equal_runs = " ".join(write_sentences(expect(row(0.051, margin=None), best=0.051, random=0.051)))
+    assert "all options are equal, so that no run differs" in equal_runs
+    assert "too few" not in equal_runs
     tied = write_sentences(expect(row(0.051), best=0.051, random=0.051, is_test=True))[0]
     assert tied == "While it runs people can expect 5.10 %, and 5.10 % with any option: all are equal."
     too_few = write_sentences(expect(row(0.049), best=0.051))[0]
@@ -254,6 +261,8 @@ def test_the_interval_has_the_spread_of_all_rows() -> None:
     assert summary.own_row.margin == pytest.approx(4.3027 * math.sqrt(0.01 / 2), rel=1e-3)
     lone = summarize_runs(spec, compared, {0: [with_gain(0.1)]})
     assert lone.own_row.margin is None
+    equal = summarize_runs(spec, compared, {0: [with_gain(0.1), with_gain(0.1)]})
+    assert equal.own_row.margin is None, 'of a tie, "± 0.00" was said'
 
     def late_gain(gain: float) -> PartialRun:
         choices = base.run.choices

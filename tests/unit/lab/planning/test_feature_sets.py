@@ -14,7 +14,7 @@ from privateer_core.privacy.cell_reports import CellReports
 from privateer_lab.cli.input_files import load_spec
 from privateer_lab.planning.feature_sets import selection
 from privateer_lab.planning.feature_sets.afforded import build_affordable_specs, find_affordable_sets, select_noiseless
-from privateer_lab.planning.feature_sets.budget import feature_budgets
+from privateer_lab.planning.feature_sets.budget import feature_budgets, find_budget
 from privateer_lab.planning.feature_sets.outcomes import FeatureCodes, PotentialOutcomes, encode_cells
 from privateer_lab.planning.feature_sets.selection import evaluate_set, rank_features
 from privateer_lab.planning.plans import Variant, find_possible
@@ -182,8 +182,22 @@ def test_a_plan_says_which_features_pay_and_what_more_people_would_bring():
     spec = load_spec(EXAMPLES / "peaks-shuffle.toml", [], 4000)
     shuffled, free = feature_budgets(spec, [Variant("shuffle", 1.0, spec), *find_possible(spec, ["none"], [1.0])[0]])
     assert shuffled.features == free.features == ("x1",)
-    assert shuffled.single < shuffled.value < free.value
-    assert shuffled.value < shuffled.with_twice_people
-    assert shuffled.value < shuffled.with_twice_epsilon
+    assert shuffled.single.value < shuffled.reward.value < free.reward.value
+    assert shuffled.reward.value < shuffled.with_twice_people.value
+    assert shuffled.reward.value < shuffled.with_twice_epsilon.value
     assert free.with_twice_epsilon is None
+    assert all(estimate.margin > 0 for estimate in (shuffled.reward, shuffled.single, shuffled.with_twice_people))
     assert shuffled.another is None, "x2 alone tells nothing"
+    (poor,) = feature_budgets(spec, find_possible(spec, ["local"], [0.02])[0])
+    assert (poor.features, poor.algorithm, poor.another) == ((), "bandit", "x1")
+    assert poor.reward == poor.single
+    assert None not in (poor.with_another, poor.with_twice_people, poor.with_twice_epsilon)
+
+
+def test_a_plan_says_what_another_feature_earns_wherever_another_tells():
+    """Planted: nothing stood there where `partition`, which is tried with one feature, earned most."""
+    potential, spec = outcomes(np.random.default_rng(0), 0.3, 2_000), parse_spec(tables(CENTRAL, 4_000))
+    budget = find_budget(Variant("central", 1.0, spec), potential)
+    assert len(budget.features) == 1
+    assert budget.another in {*NAMES} - {*budget.features}
+    assert budget.with_another.value < budget.reward.value + budget.reward.margin
