@@ -2,7 +2,7 @@
 
 Run by hand, for minutes a table: ``python -m tests.support.draft_race hi FOLDER --seeds 2 > hi.jsonl`` prints a row for
 each policy, promise and seed, and ``python -m tests.support.draft_race --table *.jsonl`` a summary. Seeds are those of
-people; the log is always the same half.
+people; ``--log`` says which half is the log. What a draft advises for everybody is a policy, too.
 """
 
 import argparse
@@ -188,6 +188,9 @@ def race_policies(
             first = {name: race.reward(spec, _FIRST) for name, spec in sets.items()}
             finalists = sorted(first, key=lambda name: -first[name])[:_FINAL]
             runs |= {f"set: {name}": sets[name] for name in finalists}
+        for seed in range(seeds if private_draft.single_option else 0):
+            advised = race.means[private_draft.single_option or ""]
+            yield row | {"policy": "advised", "seed": seed, "reward": advised}
         for name, spec in runs.items():
             for seed in range(seeds):
                 remarks = {"told": description, "seconds": seconds} if name == "now" else {}
@@ -224,7 +227,7 @@ def summary(rows: Sequence[dict[str, Any]]) -> Iterator[str]:
             of_promise = [row for row in of_table if row["promise"] == promise]
             sets = {row["policy"] for row in of_promise if row["policy"].startswith("set: ")}
             best = max(sets, key=lambda policy: mean(policy, promise), default="")
-            figures = {"before": "before", "now": "now", "hindsight": best}
+            figures = {"before": "before", "now": "now", "advised": "advised", "hindsight": best}
             shares = [
                 f"{name} {(mean(policy, promise) - constant) / (linear - constant):5.2f}"
                 for name, policy in figures.items()
@@ -245,6 +248,7 @@ def main() -> None:
     parser.add_argument("--before", action="store_true")
     parser.add_argument("--table", action="store_true")
     parser.add_argument("--rows", type=int, default=12_000)
+    parser.add_argument("--log", type=int, default=0, help="the seed of the log")
     parser.add_argument("--uneven", action="store_true")
     parser.add_argument("--ignore", action="append", default=[], metavar="COLUMN")
     parser.add_argument("--shuffled", action="store_true")
@@ -256,7 +260,7 @@ def main() -> None:
     folder, promises = Path(args.more[0]), args.promises.split(",")
     table = logged_table(args.name, folder)
     table = replace(table, features=table.features.drop(columns=args.ignore))
-    race = Race(args.name, table, folder, rows=args.rows, uneven=args.uneven)
+    race = Race(args.name, table, folder, args.log, args.rows, args.uneven)
     if args.shuffled:
         rows = count_kept_of_shuffled(race, promises, args.seeds)
     else:

@@ -119,7 +119,8 @@ def spec_from(
         fit = list(drafted.people.notes) if out and drafted.people else []
         text, choice_notes = (drafted.fitted, drafted.choice_notes) if out else (drafted.text, [])
         confirm = drafted.confirmed if out else drafted.confirm
-        print_json({"spec": text, "confirm": list(confirm), "notes": [*drafted.notes, *choice_notes], "people": fit})
+        notes, option = [*drafted.notes, *choice_notes], drafted.single_option if out else None
+        print_json({"spec": text, "confirm": list(confirm), "notes": notes, "people": fit, "single_option": option})
         return
     if not out:
         typer.echo(drafted.text, nl=False)

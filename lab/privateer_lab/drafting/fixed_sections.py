@@ -76,9 +76,13 @@ def with_needed_cap(text: str) -> str:
         f"they name a person's record, of two equally likely ones, with probability {guess_max(chosen):.1%} at most; "
         f"with {default:g} it is {guess_max(default):.1%}. Without the next line it is {default:g}."
     )
-    lines = [f"# {line}" for line in textwrap.wrap(comment, _COMMENT_WIDTH - 2)]
-    closing = "\n".join([*lines, f"local_epsilon_max = {to_toml(chosen)}"])
+    closing = f"{format_comment(comment)}local_epsilon_max = {to_toml(chosen)}"
     return text.replace("\n\n[algorithm]\n", f"\n{closing}\n\n[algorithm]\n", 1)
+
+
+def format_comment(text: str) -> str:
+    """Format a paragraph as lines of a comment; empty without text."""
+    return "".join(f"# {line}\n" for line in textwrap.wrap(text, _COMMENT_WIDTH - 2))
 
 
 def explain_cap(spec: Spec) -> list[str]:

@@ -15,6 +15,7 @@ from privateer_core.spec.categories import OTHER, Boolean, Categorical
 from privateer_core.spec.features import Feature
 from privateer_lab.analysis.clusters import cluster_standard_error, design_effect
 from privateer_lab.drafting.drawn_options import find_dependent_features, find_strong_features
+from privateer_lab.drafting.option_lead import OptionLead, find_lead
 from privateer_lab.drafting.outcome_model import (
     ADDITIVE,
     BY_ARM,
@@ -96,12 +97,19 @@ class LoggedPeople:
         return self.has_interactions and not self.suspects and gain > 2 * standard_error
 
     @property
-    def has_clear_best(self) -> bool:
-        """Whether rows show, beyond two standard errors, that the best single arm earns more than each other arm."""
-        rewards = self.outcomes.rewards
-        best = int(rewards.mean(axis=0).argmax())
-        leads = rewards[:, [best]] - np.delete(rewards, best, axis=1)
-        return all(lead.mean() > 2 * cluster_standard_error(lead, self.rows.units) for lead in leads.T)
+    def understated_gain(self) -> float:
+        """How much less simulated people can gain than choices gained on held-out rows; 0 if these show no gain."""
+        expected_gain = self._best_reward - float(self.means.mean(axis=0).max())
+        return max(0.0, self.held_out_gain[0] - expected_gain) if self.has_held_out_gain else 0.0
+
+    @cached_property
+    def lead(self) -> OptionLead:
+        """How much the best single arm earns more than the arm of which that is least certain."""
+        return find_lead(self.spec.options, self.outcomes.rewards, self.rows.units, self.spec.reward.span)
+
+    def explain_lead(self) -> str:
+        """Name the best single arm and how sure that is, or say that rows do not tell it from another."""
+        return self.lead.explain(self._unit)
 
     @cached_property
     def means(self) -> Array:
@@ -115,6 +123,16 @@ class LoggedPeople:
         """Observed rewards in their own unit, (n,)."""
         return self._in_units(self.rows.rewards)
 
+    @property
+    def _expected_rewards(self) -> Array:
+        """Expected rewards of the arms that rows have, (n,): of a model of other rows if it has features.
+
+        Without features the means of other rows order arms against their own rewards.
+        """
+        is_plain = self.model.kind == BY_ARM
+        own_means = self.means[np.arange(len(self.means)), self.rows.arms]
+        return own_means if is_plain else self._in_units(self.model.held_out)
+
     def _in_units(self, scaled: Array) -> Array:
         reward = self.spec.reward
         return np.asarray(np.clip(reward.low + reward.span * scaled, reward.low, reward.high))
@@ -122,7 +140,7 @@ class LoggedPeople:
     @property
     def environment(self) -> RowPeople:
         """The environment of simulated participants."""
-        law = None if self.rows.binary else ObservedRewards(self.observed_rewards, self._in_units(self.model.held_out))
+        law = None if self.rows.binary else ObservedRewards(self.observed_rewards, self._expected_rewards)
         return RowPeople(self.rows.contexts, self.means, self.spec.reward, law)
 
     def write(self, path: Path, options: Sequence[str]) -> str:
@@ -145,7 +163,7 @@ class LoggedPeople:
         section += [f"rewards = {to_toml(arm_columns)}"]
         if not self.rows.binary:
             observed = _add_column(columns, self.reward_name, self.observed_rewards)
-            held_out = _add_column(columns, f"expected {self.reward_name}", self._in_units(self.model.held_out))
+            held_out = _add_column(columns, f"expected {self.reward_name}", self._expected_rewards)
             section.append(f"observed = {to_toml({'got': observed, 'expected': held_out})}")
         parquet.write_table(pa.table(columns), path)
         return "\n".join([*section, ""])
@@ -271,12 +289,12 @@ class LoggedPeople:
         """Return a sentence on the gain of a choice on held-out rows, and whether the model expects less."""
         if not self.has_held_out_gain:
             return ""
-        (gain, standard_error), unit = self.held_out_gain, self._unit
+        (gain, standard_error), unit, understated = self.held_out_gain, self._unit, self.understated_gain
         difference = f"{unit.points(gain)} ({unit.margin(2 * standard_error)})"
         sentence = f" On rows that the model had not seen its choices earn {difference} more than the best of these"
-        expected_gain = self._best_reward - float(self.means.mean(axis=0).max())
-        is_understated = expected_gain < gain - 2 * standard_error
-        return f"{sentence}{': simulated people understate what choosing gains' if is_understated else ''}."
+        at_most = unit.points(gain - understated)
+        remark = f": simulated people gain less, {at_most} at most, since their model is cautious"
+        return f"{sentence}{remark if understated else ''}."
 
     @property
     def _standard_error(self) -> float:

@@ -22,6 +22,7 @@ from privateer_lab.drafting.fixed_sections import (
     explain_cap,
     format_algorithm_section,
     format_arms,
+    format_comment,
     with_filled_rounds,
     with_needed_cap,
 )
@@ -80,8 +81,35 @@ class Draft:
 
     @property
     def choice_notes(self) -> list[str]:
-        """Reasons for the draft's algorithm, or why no algorithm was tried; and the consent that its cap needs."""
-        return [*self._algorithm_notes, *explain_cap(read_spec(self.fitted))]
+        """What earns more than the draft, reasons for its algorithm or for none, and the consent that its cap needs."""
+        verdict = [self.verdict] if self.verdict else []
+        return [*verdict, *self._algorithm_notes, *explain_cap(read_spec(self.fitted))]
+
+    @property
+    def single_option(self) -> str | None:
+        """The best arm by a log's rows, if runs of the draft earn less, or without features no more; None otherwise."""
+        choice, people = self.choice, self.people
+        if not (people and choice) or people.suspects or not (choice.shortfall or choice.is_tie):
+            return None
+        is_below = choice.gain < -(choice.margin or 0.0) - people.understated_gain
+        is_plain = choice.is_tie or choice.kept_features == ()
+        return people.lead.best if is_below or (is_plain and not people.has_held_out_gain) else None
+
+    @cached_property
+    def verdict(self) -> str:
+        """A paragraph on the single arm that earns no less than the draft, and how sure that is; empty without one."""
+        if not (self.people and self.choice and self.single_option):
+            return ""
+        shortfall = f" In runs {self.choice.shortfall}." if self.choice.shortfall else ""
+        name = repr(shorten(self.single_option))
+        if self.people.has_held_out_gain:
+            obstacle = "Choosing by features gains more, but so few people do not learn it under this promise"
+            advice = f"{obstacle}: give {name} to everybody until more take part."
+        elif self.people.lead.is_clear:
+            advice = "Create this experiment only if options may have changed."
+        else:
+            advice = f"Until you know, {name} for everybody promises more than trying all anew."
+        return f"{self.people.explain_lead()}{shortfall} {advice}"
 
     @property
     def _algorithm_notes(self) -> list[str]:
@@ -100,19 +128,19 @@ class Draft:
         if self.people and self.people.suspects:
             options = " ".join(f"--ignore {shorten(name)}" for name in self.people.suspects)
             return f"Next: the same command with {options}, unless you know that before the choice"
-        if not (self.choice and self.choice.shortfall):
+        if not (self.choice and (self.choice.shortfall or self.single_option)):
             return f"Next: privateer plan {file}"
-        if self.people and self.people.has_held_out_gain:
-            advice = "but the log shows more gain from choosing by features: do not give one option to everybody yet"
-            return f"Next: privateer plan {file}; {self.choice.shortfall}, {advice}"
+        if self.people and self.single_option is None:
+            gain = ", but the log shows more gain from choosing by features: do not give one option to everybody yet"
+            advice = gain if self.people.has_held_out_gain else ""
+            return f"Next: privateer plan {file}; {self.choice.shortfall}{advice}"
         promise = ", or another promise (--model, --epsilon)" if self.spec.privacy.trust.promises else ""
-        advice = "Give it to everybody, unless options may have changed"
-        if self.people and not self.people.has_clear_best:
-            advice = "But its lead over other options may be chance, in these rows: a trial of the options decides that"
-        return (
-            f"Next: {self.choice.shortfall}. {advice}. What would help: "
-            f"more people{promise}. What each earns: privateer plan {file}"
-        )
+        advice = f"{self.choice.shortfall}. Give it to everybody, unless options may have changed"
+        if self.people and self.people.lead.is_clear:
+            advice = f"give {shorten(self.people.lead.best)!r} to everybody, unless options may have changed"
+        elif self.people:
+            advice = "log more rows with options at random, or compare options in a trial (--segments)"
+        return f"Next: {advice}. What would help a draft: more people{promise}. What each earns: privateer plan {file}"
 
     @cached_property
     def _choice_or_error(self) -> AlgorithmChoice | SpecError | None:
@@ -175,7 +203,7 @@ class Draft:
         variant, round_size = with_own_rounds(tables, name), tables["experiment"].get("round_size")
         if variant is not None and round_size not in (None, variant.experiment.round_size):
             text = text.replace(f"round_size = {round_size}\n", "", 1)
-        return with_needed_cap(with_filled_rounds(text))
+        return format_comment(self.verdict) + with_needed_cap(with_filled_rounds(text))
 
     def _with_useful_measurement(self, text: str) -> str:
         """Make a measurement whose interval is wider than the gain in runs a comment."""

@@ -72,7 +72,7 @@ class AlgorithmChoice:
             companion = "it" if len(self.kept_features) == 1 else "them"
             return f"{fraction}: the others add no more than chance beside {companion}"
         condition = "; if options are worth what these rows say"  # chance may say it of options that are alike
-        best_comparison = f"{condition}, {shorten(self.best_option)} for everybody earns more than trying others"
+        best_comparison = f"{condition}, {self._best_name} for everybody earns more than trying others"
         is_above = self.single > max(*self.rewards.values(), self.reward) + (self.margin or 0.0)
         explanation = best_comparison if self.best_option and is_above else ""
         verdict = (
@@ -104,11 +104,16 @@ class AlgorithmChoice:
         single, reward = self._unit.write(self.single), self._unit.write(self.reward)
         if self.is_tie or gain > margin or (self.margin is None and (gain > 0 or single == reward)):
             return ""
-        option = f"{shorten(self.best_option)} for everybody" if self.best_option else "the best single option"
+        option = f"{self._best_name} for everybody" if self.best_option else "the best single option"
         verdict, conjunction = (
             ("earns more than", "instead of") if -gain > margin else ("may earn as much as", "beside")
         )
         return f"{option} {verdict} this draft, which starts anew, {single} {conjunction} {reward}{self._margin}"
+
+    @property
+    def _best_name(self) -> str:
+        """The best single arm, in quotes: one may be called none."""
+        return repr(shorten(self.best_option))
 
     @property
     def _unit(self) -> Unit:
@@ -152,7 +157,7 @@ class AlgorithmChoice:
         highest = max(*self.rewards.values(), self.reward)
         is_above = self.single > highest + (self.margin or 0.0) and write(self.single) != write(highest)
         remark = ", more than any algorithm tried" if is_above else ""
-        name = f", {shorten(self.best_option)}," if self.best_option else ""
+        name = f", {self._best_name}," if self.best_option else ""
         return (
             f"In runs on these people this earns {write(self.reward)}{self._margin}; the best single option"
             f"{name} earns {write(self.single)}{remark}. algorithm.name is {self.name!r}{note}{comparison}."

@@ -2,6 +2,7 @@
 
 import tomllib
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from privateer_core.algorithms import read_spec
 from privateer_core.errors import SpecError
 from privateer_lab.cli.input_files import load_spec
+from privateer_lab.drafting.logged_people import LoggedPeople
 from privateer_lab.drafting.spec_draft import draft
 from privateer_lab.environments import environment_for
 from privateer_lab.environments.own_people import OwnPeople
@@ -115,7 +117,7 @@ def test_a_line_says_how_many_features_are_kept_and_why():
     featureless = AlgorithmChoice("bandit", EARNED, 0.41, 1.8, True, None, False, (), 19, 3, 0.3, best_option="a")
     reason = "0 of 19 features: none tells enough to earn more than one option for all; without privacy 3 would"
     assert featureless.reason == reason
-    instead = f"{reason}; if options are worth what these rows say, a for everybody earns more than trying others"
+    instead = f"{reason}; if options are worth what these rows say, 'a' for everybody earns more than trying others"
     assert replace(featureless, single=max(EARNED.values()) + 0.01).reason == instead
     unknown = replace(featureless, n_without_privacy=0).reason
     assert unknown.startswith(
@@ -141,12 +143,16 @@ def test_the_next_step_of_a_draft_that_earns_less_than_one_option_says_so(tmp_pa
     choice = AlgorithmChoice("linear", {"linear": earned}, 0.4, 0.2, True, n_features=1, best_option="b")
     monkeypatch.setattr("privateer_lab.drafting.draft_choice.choose_algorithm", lambda *_, **__: choice)
     spec_draft, path = draft(frame, arm="offer", reward="won", model=promise), tmp_path / "spec.toml"
-    assert spec_draft.choice_notes == [choice.sentence, f"{choice.reason}."]
+    is_short, verdict = earned < 0.4, spec_draft.verdict
+    assert spec_draft.choice_notes == [*([verdict] if is_short else []), choice.sentence, f"{choice.reason}."]
+    says_more = "In runs 'b' for everybody earns more than this draft, which starts anew, 40.0 % instead of 30.0 %. "
+    assert (says_more in verdict) == is_short
+    comment = "".join(line.removeprefix("#") for line in spec_draft.fitted.splitlines() if line.startswith("# "))
+    assert (f" {verdict}" in comment) == is_short, "the file says it, too"
+    assert spec_draft.fitted.startswith("# " if is_short else "[experiment]")
     step = spec_draft.next_step(path)
     assert step.endswith(f"privateer plan {path}")
-    says_more = "Next: b for everybody earns more than this draft, which starts anew, 40.0 % instead of 30.0 %. "
-    assert step.startswith(says_more) == (earned < 0.4)
-    assert ("--epsilon" in step) == (earned < 0.4 and promise != "none")
+    assert ("--epsilon" in step) == (is_short and promise != "none")
 
 
 @pytest.mark.parametrize("is_better", [False, True])
@@ -158,9 +164,39 @@ def test_one_option_is_advised_only_if_the_log_shows_that_it_is_best(tmp_path, m
     frame = {"x": rng.random(3000).round(3).tolist(), "offer": offers.tolist(), "won": won.astype(int).tolist()}
     choice = AlgorithmChoice("linear", {"linear": 0.3}, 0.4, 0.2, True, n_features=1, best_option="b")
     monkeypatch.setattr("privateer_lab.drafting.draft_choice.choose_algorithm", lambda *_, **__: choice)
-    step = draft(frame, arm="offer", reward="won", model="local").next_step(tmp_path / "spec.toml")
-    assert ("Give it to everybody" in step) == is_better
-    assert ("may be chance" in step) != is_better
+    spec_draft = draft(frame, arm="offer", reward="won", model="local")
+    lead = spec_draft.people.lead
+    assert lead.margin == pytest.approx(2 * np.sqrt(won.var() * 4 / 3000), rel=0.2)
+    assert (spec_draft.single_option, lead.is_clear) == (lead.best, is_better)
+    assert f" points) more than {lead.other!r}" in spec_draft.verdict
+    assert spec_draft.verdict.startswith("One option for all: 'b'. ") == is_better
+    assert ("which may be chance" in spec_draft.verdict) != is_better
+    assert spec_draft.next_step(tmp_path / "spec.toml").startswith("Next: give 'b' to everybody, ") == is_better
+
+
+@pytest.mark.parametrize(("held_out_gain", "is_advised"), [(0.05, True), (0.15, False)])
+def test_one_option_is_advised_though_choosing_gains_if_the_draft_loses_more(monkeypatch, held_out_gain, is_advised):
+    """The draft loses .1 in runs, whose people gain nothing by features."""
+    rng = np.random.default_rng(0)
+    frame = {"x": [0.1, 0.2] * 150, "offer": ["a", "b", "c"] * 100, "won": rng.integers(0, 2, 300).tolist()}
+    choice = AlgorithmChoice("linear", {"linear": 0.3}, 0.4, 0.2, True, n_features=1, best_option="b")
+    monkeypatch.setattr("privateer_lab.drafting.draft_choice.choose_algorithm", lambda *_, **__: choice)
+    monkeypatch.setattr(LoggedPeople, "has_held_out_gain", True)
+    monkeypatch.setattr(LoggedPeople, "held_out_gain", (held_out_gain, 0.01))
+    spec_draft = draft(frame, arm="offer", reward="won", model="local")
+    assert (spec_draft.single_option is not None) == is_advised
+    assert ("Choosing by features gains more, but so few people do not learn it" in spec_draft.verdict) == is_advised
+    assert ("do not give one option to everybody yet" in spec_draft.next_step(Path("spec.toml"))) != is_advised
+
+
+@pytest.mark.parametrize(("share", "rows"), [(0.55, 2_000), (0.505, None)])
+def test_a_log_that_tells_no_option_says_how_many_rows_would(share, rows):
+    """Two options that differ by 5 points are told apart in four logs of five by 3,100 rows, by half a point never."""
+    won = np.concatenate([np.arange(400) < 400 * share, np.arange(400) < 200]).astype(int)
+    frame = {"x": [0.0, 1.0] * 400, "offer": ["a"] * 400 + ["b"] * 400, "won": won.tolist()}
+    explanation = draft(frame, arm="offer", reward="won").people.explain_lead()
+    assert explanation.startswith("These rows do not tell which option is best: 'a' earns ")
+    assert ("If it is none, a log of about 3,000 rows shows it." in explanation) == bool(rows)
 
 
 def test_a_draft_of_a_log_keeps_an_informative_feature_and_comments_the_others(tmp_path):
