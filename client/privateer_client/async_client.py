@@ -33,6 +33,7 @@ from privateer_client.session import Session
 from privateer_client.states import ReportStatus
 from privateer_client.transport import classify_error, httpx_options
 from privateer_core.errors import PrivateerError
+from privateer_core.privacy.terms_verification import Limits
 
 if TYPE_CHECKING:
     import httpx
@@ -195,9 +196,11 @@ class AsyncClient(BaseClient["httpx.AsyncBaseTransport"]):
         load_stored = partial(self._exchange.run_in_thread, self._offline_session, run)
         return AsyncSessionsInTime(self._url, make_steps, run, load_stored)
 
-    def person(self, key: str | int, attest: Callable[[str], str] | None = None) -> Self:
+    def person(
+        self, key: str | int, attest: Callable[[str], str] | None = None, *, limits: Limits | None = None
+    ) -> Self:
         """Return the client of a participant, as `Client.person`."""
-        return self._make_person_client(key, attest)
+        return self._make_person_client(key, attest, limits)
 
     async def arm(
         self, name: str, context: Mapping[str, Any] = {}, *, default: Any, within: float = 0.3, sticky: bool = True

@@ -91,7 +91,7 @@ class BaseClient(Generic[_Transport]):
         """Create the exchange and the fallbacks, which all participants of the process share."""
         raise NotImplementedError
 
-    def _make_person_client(self, key: str | int, attest: "Attest | None") -> Self:
+    def _make_person_client(self, key: str | int, attest: "Attest | None", limits: Limits | None) -> Self:
         """Return the client of a participant, which shares connections, publications and the ledger's file."""
         self._require_kind(_ClientKind.MANY)
         if isinstance(key, bool) or not isinstance(key, str | int) or key == "":
@@ -100,6 +100,7 @@ class BaseClient(Generic[_Transport]):
         client = self._make_client_for(lambda: _as_ledger(self._open_ledger).person(str(key)))
         if self._issuer and attest:
             client._issuer = replace(self._issuer, attest=attest)
+        client._limits = limits or self._limits
         return client
 
     def _make_client_for(self, ledger: Account | Callable[[], Account]) -> Self:
@@ -325,7 +326,7 @@ class BaseClient(Generic[_Transport]):
         root = self._root
         account, pace = root._open_ledger, root._pace
         make_publications = partial(SharedPublications, address, self._limits, account, pace, cohort, self._pinned_keys)
-        return root._publication_cache.get(name, cohort, make_publications)
+        return root._publication_cache.get((name, cohort, self._limits), make_publications)
 
     def _choose_without_request(
         self, run: Run[Reported], name: str, choose: Callable[[Session[Reported]], _Arm]

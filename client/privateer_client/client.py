@@ -14,6 +14,7 @@ from privateer_client.base_client import BaseClient
 from privateer_client.in_time import BackgroundTask, SessionsInTime
 from privateer_client.session import Session
 from privateer_client.states import ReportStatus
+from privateer_core.privacy.terms_verification import Limits
 
 if TYPE_CHECKING:
     import httpx
@@ -78,7 +79,9 @@ class Client(BaseClient["httpx.BaseTransport"]):
         make_steps = partial(self._join_steps, run, cohort="")
         return SessionsInTime(self._url, make_steps, run, partial(self._offline_session, run))
 
-    def person(self, key: str | int, attest: Callable[[str], str] | None = None) -> Self:
+    def person(
+        self, key: str | int, attest: Callable[[str], str] | None = None, *, limits: Limits | None = None
+    ) -> Self:
         """Return the client of a participant, for a process that serves many participants; this sends nothing.
 
         These clients share connections, publications and the ledger's file. Close this client, not theirs.
@@ -90,6 +93,8 @@ class Client(BaseClient["httpx.BaseTransport"]):
         attest
             Returns the attestation that the application's backend signed for this participant, as in
             ``Client(attest=...)``.
+        limits
+            What this participant accepts at most; by default the limits of the client.
 
         Raises
         ------
@@ -100,7 +105,7 @@ class Client(BaseClient["httpx.BaseTransport"]):
         --------
         >>> client.person("user-7").arm("offers", {"age": 41}, default="delivery")  # doctest: +SKIP
         """
-        return self._make_person_client(key, attest)
+        return self._make_person_client(key, attest, limits)
 
     def arm(
         self, name: str, context: Mapping[str, Any] = {}, *, default: Any, within: float = 0.3, sticky: bool = True

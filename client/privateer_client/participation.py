@@ -17,7 +17,7 @@ from privateer_core.arrays import Array, Coins, Ints, NDArray
 from privateer_core.errors import InputError, Malformed, TermsRefused
 from privateer_core.policies.past_arms import recall_arms, select_reporting_arms
 from privateer_core.policies.policy import Arms, Decisions, Plays, Points, Recalling, message_size, prefix_ages
-from privateer_core.primitives.contributions import Contributions
+from privateer_core.primitives.contributions import Contributions, KeyedValues
 from privateer_core.privacy.terms import Terms
 from privateer_core.privacy.terms_verification import Limits, verify
 from privateer_core.sampling.randomness import SecureNoise
@@ -86,16 +86,28 @@ class Participation:
         self.is_draining = publication.drain is not None
         if publication.drain is not None:
             self.decider = decode_policy_body(publication.drain.policy, self.spec)
+        # A device gives as much as its limits allow at most: the tiers are the spec's, the choice is the device's.
+        self.tier = "" if cohort else self.spec.privacy.choose_tier(min(limits.epsilon, limits.local_epsilon))
+        if self.round.batch_size:
+            self.policy = self._with_tier_terms(self.policy)
+            self.decider = self.policy if publication.drain is None else self.decider
         self.header = report_header(self.round, digest(body))
         self._check_agreement(name)
         if cohort not in self.spec.cohorts:
             raise InputError("the experiment has no such source", field="cohort", remedy="see the sources of its spec")
         if self.is_open:
-            verify(self.terms, self.spec, cohort, self.round, limits, self.policy.question_type(self.spec))
+            asked_question = self.policy.question_type(self.spec)
+            verify(self.terms, self.spec, cohort or self.tier, self.round, limits, asked_question)
         self.n_sharing_reports = self.spec.reports  # of a participant, which share the promise
         self.endpoint = ""  # the URL to which this device sends reports, once it has chosen the services
         self._sealer = Sealer(self.round, self.header)
         self._noise, self._meanings = SecureNoise(), dict[tuple[int, str], bytes]()
+
+    def _with_tier_terms(self, policy: Any) -> Any:
+        """Return a policy with the terms of the participant's tier, if the experiment has tiers."""
+        if not self.spec.privacy.tiers:
+            return policy
+        return replace(policy, terms=self.spec.tier_terms(policy.terms, self.tier))
 
     def _check_agreement(self, name: str) -> None:
         """Refuse a publication whose parts disagree."""
@@ -126,6 +138,7 @@ class Participation:
 
     def meaning(self, options: int, cohort: str = "") -> bytes:
         """Return the cached digest of the spec's meaning for reports (`meaning`), with the first ``options`` arms."""
+        cohort = cohort or self.tier  # a report costs no more than the tier by which the participant chose
         if (options, cohort) not in self._meanings:
             self._meanings[options, cohort] = meaning(self.spec, options, cohort)
         return self._meanings[options, cohort]
@@ -171,16 +184,20 @@ class Participation:
         decisions: Decisions,
         rewards: Array,
         decided: Ints | None = None,
+        tiers: Ints | None = None,
     ) -> list[bytes]:
         """Randomize and seal the reports of n participants, which must be paid for before they are sent.
 
         contexts (n, d), coins (n,): of the decisions.
         rewards (n, ...): as the policy's ``read`` makes them.
         decided (n,): versions of the policies that decided, which the round must take (`takes`); default this one.
+        tiers (n,): tiers of simulated participants, who accept all; by default all are of this device's tier.
         """
         # Coins that chose an arm reveal information about it, so the report gets others if it need not have these.
         coins = self.draw_coins(len(coins)) if self.policy.fresh_coins else coins
         contributions = self.policy.contribute(contexts, coins, decisions, rewards)
+        if tiers is not None:
+            contributions = replace(cast(KeyedValues, contributions), tiers=tiers)
         ages = np.zeros(len(coins), np.int64) if decided is None else self.round.version - decided
         return self._seal_reports(contributions, ages)
 

@@ -51,7 +51,7 @@ def meaning(spec: Spec, options: int | None = None, cohort: str = "") -> bytes:
     """Return a digest of the parts of a spec that determine the meaning of reports and their privacy.
 
     options: number of arms or actions that are included, the first ones; None: all.
-    cohort: the source whose promise is included; empty: the promise to the experiment's own participants.
+    cohort: the source or tier whose promise is included; empty: the promise to the experiment's own participants.
     """
     tables = spec.model_dump(mode="json", exclude=_CHANGEABLE_SECTIONS, exclude_defaults=True)
     # All names are included, since whether a device reports must not depend on the participant's arm.

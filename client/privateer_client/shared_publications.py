@@ -11,6 +11,7 @@ from privateer_client.delivery import Sleep, Steps
 from privateer_client.publications import CheckedPublication, Moment, Publications
 from privateer_client.states import ReportStatus
 from privateer_core.errors import PrivateerError
+from privateer_core.privacy.terms_verification import Limits
 
 _FRESH_SECONDS: Final = 1.0
 """Seconds for which an answer is shared; a report to a round that has closed since then is not counted."""
@@ -143,13 +144,13 @@ class PublicationCache:
     """A cache of the publications of the most recently used experiments of a process."""
 
     def __init__(self) -> None:
-        self._lock, self._publications = Lock(), dict[tuple[str, str], SharedPublications]()
+        self._lock, self._publications = Lock(), dict[tuple[str, str, Limits], SharedPublications]()
 
-    def get(self, name: str, cohort: str, make: Callable[[], SharedPublications]) -> SharedPublications:
-        """Return the publications of an experiment and a source."""
+    def get(self, use: tuple[str, str, Limits], make: Callable[[], SharedPublications]) -> SharedPublications:
+        """Return the publications of an experiment and a source, as participants with these limits follow them."""
         with self._lock:
-            publications = self._publications.pop((name, cohort), None) or make()
-            self._publications[name, cohort] = publications
+            publications = self._publications.pop(use, None) or make()
+            self._publications[use] = publications
             if len(self._publications) > _EXPERIMENTS_MAX:
                 del self._publications[next(iter(self._publications))]
             return publications

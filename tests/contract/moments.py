@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +21,7 @@ from privateer_core.mechanisms import (
     RowSums,
     ScreenedMoments,
     SignedSymbol,
+    TieredSymbol,
     VectorSymbol,
 )
 from privateer_core.mechanisms.cell_pairs import UNIT as PAIR_UNIT
@@ -102,6 +104,12 @@ def _of_symbols(subject: Subject) -> Array:
     hits = count * p_own + (count.sum() - count) * p_other + (people - count.sum()) * p_keyless
     gain = (e - 1) / total
     return np.asarray(((shares * hits - shares**2 * gain**2 * squares) / gain**2).ravel())
+
+
+def _of_tier(subject: Subject) -> Array:
+    """Return the variances of the tier of all participants, whose symbol is the only one."""
+    mechanism = subject.mechanism
+    return _of_symbols(replace(subject, mechanism=mechanism.tier_symbols[mechanism.tier]))
 
 
 def _of_groups(subject: Subject) -> Array:
@@ -272,6 +280,7 @@ def _of_moments(subject: Subject) -> Array:
 
 EXACT: dict[type, Callable[[Subject], Array]] = {
     SignedSymbol: _of_symbols,
+    TieredSymbol: _of_tier,
     EventSymbol: _of_events,
     GroupedBit: _of_groups,
     LaplaceCells: _of_cells,

@@ -32,6 +32,7 @@ _TOLD: dict[str, Any] = {"epsilon": 2.0, "arm_visibility": "hidden"}
 LIMITS = Limits(**_TOLD)
 _UNIT = {"low": 0.0, "high": 1.0}
 LOCAL = {"model": "local", "epsilon": 1.0}
+TIERS = [{"name": "generous", "epsilon": 2.0, "share": 0.3}, {"name": "lavish", "epsilon": 4.0, "share": 0.2}]
 SHUFFLE = {"model": "shuffle", "epsilon": 0.4, "delta": 1e-6}
 FEATURES = {
     "age": {"low": 18.0, "high": 78.0, "missing": True},
@@ -63,7 +64,9 @@ def files() -> dict[str, Any]:
     vectors_by_file: dict[str, Any] = {"coins": coins(), "response": response(), "amplification": amplification()}
     spec = spec_of("trial", LOCAL, None)
     all_cases = [*cases(), ("trial of everybody under local", spec, publication_of(spec))]
-    vectors_by_file |= {"publications": [describe_publication(*case) for case in all_cases], "terms": terms()}
+    vectors_by_file |= {"publications": [describe_publication(*case) for case in all_cases], "terms": terms(cases())}
+    tiers = cases_of_tiers()
+    vectors_by_file["tiers"] = {"publications": [describe_publication(*case) for case in tiers], "terms": terms(tiers)}
     return vectors_by_file
 
 
@@ -177,6 +180,16 @@ def cases() -> list[tuple[str, Spec, bytes]]:
     return [(name, spec, publication_of(spec, grown)) for name, (spec, grown) in specs.items()]
 
 
+def cases_of_tiers() -> list[tuple[str, Spec, bytes]]:
+    """Experiments whose participants choose a tier, and a publication of each."""
+    plain, privacy = {"x1": _UNIT, "x2": _UNIT}, LOCAL | {"tiers": TIERS}
+    partition, bandit = spec_of("partition", privacy, plain), spec_of("bandit", privacy, None)
+    return [
+        ("partition with tiers", partition, publication_of(partition, grown_partition)),
+        ("bandit with tiers", bandit, publication_of(bandit)),
+    ]
+
+
 class Words:
     """Random words that are known."""
 
@@ -239,10 +252,10 @@ def _person(followed: Participation, spec: Spec, rng: np.random.Generator) -> di
     }
 
 
-def terms() -> list[dict[str, Any]]:
+def terms(experiments: list[tuple[str, Spec, bytes]]) -> list[dict[str, Any]]:
     """Publications that a device accepts or refuses, and why."""
     entries = []
-    for name, spec, body in cases():
+    for name, spec, body in experiments:
         for change, changes, limits in _lies(spec, body):
             changed = with_changes(body, changes)
             entry = {"name": f"{name}: {change}", "publication": changed.hex(), "limits": limits}
@@ -254,6 +267,8 @@ def _lies(spec: Spec, body: bytes) -> list[tuple[str, dict[str, Any], dict[str, 
     """Changes of round and policy, by dotted names, and limits of the device."""
     hidden = {"arm_visibility": "hidden"}
     mechanism = msgspec.msgpack.decode(msgspec.msgpack.decode(body)[2])["terms"]["mechanism"]
+    if spec.privacy.tiers:
+        return _tiered(mechanism)
     grouped = "epsilons" in mechanism
     epsilon_path = f"policy.terms.mechanism.{'epsilons' if grouped else 'epsilon'}"
     raised = [mechanism["epsilons"][0] + 0.02, *mechanism["epsilons"][1:]] if grouped else mechanism["epsilon"] + 0.02
@@ -288,6 +303,34 @@ def _lies(spec: Spec, body: bytes) -> list[tuple[str, dict[str, Any], dict[str, 
     if spec.question is not KeyedMeans or not spec.features:
         return common
     return [*common, ("a bin is missing", {"policy.paths": np.array([0, 2, 6, 14, 14])}, hidden)]
+
+
+def _tiered(mechanism: dict[str, Any]) -> list[tuple[str, dict[str, Any], dict[str, Any]]]:
+    """Channels that are not those of the spec's tiers, and limits by which devices take each of the tiers."""
+    path, channels = "policy.terms.mechanism", mechanism["channels"]
+    generous = {"epsilon": 2.0}
+
+    def with_channel(tier: int, **changes: Any) -> dict[str, Any]:
+        return {f"{path}.channels": [*channels[:tier], channels[tier] | changes, *channels[tier + 1 :]]}
+
+    whole = {"type": "signed-symbol", "layout": mechanism["layout"]}
+    whole |= {name: value for name, value in channels[0].items() if name != "share"}
+    return [
+        ("the lowest tier", {}, {"epsilon": 1.0}),
+        ("the middle tier", {}, generous),
+        ("the highest tier", {}, {"epsilon": 4.0}),
+        ("no tier for a device that allows less", {}, {"epsilon": 0.5}),
+        ("no tier above what the report alone may cost", {}, {"epsilon": 4.0, "local_epsilon": 0.5}),
+        ("too large an epsilon of the device's tier", with_channel(1, epsilon=2.02), generous),
+        ("too large an epsilon of another tier", with_channel(2, epsilon=4.02), generous),
+        ("a smaller epsilon of the device's tier", with_channel(1, epsilon=1.9), generous),
+        ("a tier too few", {f"{path}.channels": channels[:2]}, generous),
+        ("a tier too many", {f"{path}.channels": [*channels, channels[0]]}, generous),
+        ("no tiers", {f"{path}.channels": []}, generous),
+        ("one symbol for everybody", {path: whole}, {}),
+        ("too many symbols", with_channel(2, buckets=40_000), generous),
+        ("no buckets", with_channel(1, buckets=0), generous),
+    ]
 
 
 def _first_policy(spec: Spec) -> Any:

@@ -260,6 +260,7 @@ DEFECTS: list[Any] = [
     (half_the_noise, "SignedSymbol", "2 symbols, opposite rewards"),
     (half_the_noise, "GroupedBit", "batches whose arms are seen, arm 0, opposite rewards"),
     (amplified_by_everybody, "GroupedBit", "batches whose arms are seen, arm 0, opposite rewards"),
+    (half_the_noise, "TieredSymbol", "tier 0, opposite rewards"),
     (half_the_noise, "EventSymbol", "events, opposite rewards"),
     (half_the_noise, "EventSymbol", "batches of events, opposite rewards"),
     (coins_that_name_some_keys, "EventSymbol", "events, another bin"),

@@ -287,6 +287,7 @@ PLANTED: dict[tuple[str, str], tuple[ReduceNoise, ReuseNoise]] = {
     ("SignedSymbol", "one of 9 symbols"): _OWN_LEVEL,
     ("SignedSymbol", "the symbol elsewhere"): _symbols(RandomizedResponse, _is_another_level),
     ("SignedSymbol", "the symbol of people without a key"): _without_a_key(),
+    ("TieredSymbol", "the symbol of a tier"): _OWN_LEVEL,
     ("EventSymbol", "the symbol of an event"): _OWN_LEVEL,
     ("EventSymbol", "the symbol of people without an event"): _symbols(RandomizedResponse, lambda _, truth: truth == 0),
     ("EventSymbol", "the symbol that names a key"): _OWN_LEVEL,

@@ -21,6 +21,7 @@ from privateer_core.mechanisms.named_symbol import NamedSymbol
 from privateer_core.mechanisms.screened_moments import GRID as MOMENT_GRID
 from privateer_core.mechanisms.screened_moments import ScreenedMoments
 from privateer_core.mechanisms.signed_symbol import SignedSymbol
+from privateer_core.mechanisms.tiered_symbol import TieredSymbol
 from privateer_core.mechanisms.vectors.vector_bits import BitVectors
 from privateer_core.mechanisms.vectors.vector_noise import CuratedSums, GaussianVectors
 from privateer_core.mechanisms.vectors.vector_symbol import VectorSymbol
@@ -106,7 +107,7 @@ def _public_labels(mechanism: Mechanism, coins: Coins) -> Scores:
     """Return score offsets by the coins' public signs of two keys, which must not depend on the record."""
     if isinstance(mechanism, EventSymbol):
         return np.asarray(_LABEL_STEP * mechanism.is_key_report(coins))
-    if not isinstance(mechanism, SignedSymbol):
+    if not isinstance(mechanism, SignedSymbol | TieredSymbol):
         return np.zeros(len(coins))
     keys = np.arange(min(2, mechanism.layout.keys))
     return np.asarray(_LABEL_STEP * (hash_to_sign(mechanism.layout.hashes(coins[:, None], keys)) @ 3**keys))
@@ -143,6 +144,14 @@ def _symbol_likelihood(mechanism: SignedSymbol, contribution: KeyedValues, rows:
     truth = np.where(has_key, own_symbols, 2 * mechanism.buckets)
     log_probabilities = np.where(symbols == truth, math.log(response.truth), math.log(response.other))
     return np.where(has_key | mechanism.elsewhere, log_probabilities, -math.log(response.symbols))
+
+
+@log_likelihood.register
+def _tier_likelihood(mechanism: TieredSymbol, contribution: KeyedValues, rows: NDArray[Any]) -> Scores:
+    """Compute the log-likelihood of each row's symbol within the alphabet of the participant's tier."""
+    own_rows = rows.copy()
+    own_rows["symbol"] -= np.uint16(mechanism.first_symbols[mechanism.tier])
+    return _symbol_likelihood(mechanism.tier_symbols[mechanism.tier], contribution, own_rows)
 
 
 @log_likelihood.register

@@ -253,7 +253,7 @@ def experiment(name: Name, url: Url = URL, as_json: Json = False) -> None:
             rows += [*_report_cost_rows(claim), (figure_name("exact"), claim.exact), ("proof", claim.proof)]
             print_table(f"{name}: {subject}'s privacy against {claim.adversary}", rows)
         _print_assumptions(certificate)
-    for promise in [*record.get("sources", []), record]:
+    for promise in [*record.get("sources", []), *record.get("tiers", []), record]:
         if promise.get("rounds"):
             print_rounds(promise["rounds"])
 
@@ -308,7 +308,7 @@ def verify(
 
 def _print_verdicts(cohort: str, certificate: Certificate, verdicts: list[Verdict]) -> None:
     """Print a table for each verdict on a certificate, then what the certificate assumes."""
-    subject = f"{certificate.experiment}, source {cohort}" if cohort else certificate.experiment
+    subject = f"{certificate.experiment}, people of {cohort}" if cohort else certificate.experiment
     for verdict in verdicts:
         claim = [(f"claimed {key}", value) for key, value in claim_rows(verdict.epsilon, verdict.delta)]
         delta_rows = [] if verdict.epsilon is None else [("delta", verdict.recomputed_delta)]

@@ -215,7 +215,7 @@ def simulate(
         unit = "people" if parsed.people_key == "horizon" else "choices"
         announce_task(f"simulating {n_participants:,} {unit}, {seeds} run{'s' * (seeds > 1)}", _RUN_DURATION)
     runs = progress(pending_runs, seeds, "runs")
-    promise = parsed.privacy.model_dump() | {"local_epsilon_max": parsed.privacy.local_epsilon_bound}
+    promise = parsed.privacy.model_dump(mode="json") | {"local_epsilon_max": parsed.privacy.local_epsilon_bound}
     result = {"experiment": parsed.name, **promise, **summarize(parsed, runs, started)}
     if names and len(runs) == seeds:
         baseline_runs = progress(run_baselines(parsed, names, seeds, jobs, backend), seeds, "baselines")

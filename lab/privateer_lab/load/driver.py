@@ -16,7 +16,9 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from privateer_client.participation import Participation
 from privateer_core.answer.people import People
+from privateer_core.arrays import Ints
 from privateer_core.errors import Conflict, InputError, Unavailable
+from privateer_core.mechanisms.tiered_symbol import TieredSymbol
 from privateer_core.policies.policy import Arms, Decisions, Plays
 from privateer_core.privacy.terms_verification import Limits
 from privateer_core.wire.keys import read_signing_key
@@ -238,7 +240,12 @@ class Driver:
             return []
         if self.cohort:
             return current.make_past_reports(contexts, arms, values, propensities)
-        return current.make_reports(contexts, coins, decisions, values)
+        return current.make_reports(contexts, coins, decisions, values, tiers=self._draw_tiers(current, n_participants))
+
+    def _draw_tiers(self, current: Participation, n_participants: int) -> Ints | None:
+        """Draw the tiers of participants by their expected shares; None if the experiment has no tiers."""
+        mechanism = current.policy.terms.mechanism
+        return mechanism.draw_tiers(n_participants, self.rng) if isinstance(mechanism, TieredSymbol) else None
 
     async def _follow_next_round(self, current: Participation, total: int, n_answered: int) -> Participation:
         """Return the next policy after a round with ``n_answered`` reports, unless no participants remain."""

@@ -216,7 +216,8 @@ def _read_certificates_by_cohort(source: Any) -> dict[str, Certificate]:
     spec = read_spec(source)
     if spec.first_terms("") is None:
         raise SpecError("asks nobody", field="spec", remedy="raise experiment.horizon")
-    planned = ((cohort, spec.first_terms(cohort)) for cohort in ("", *filter(None, spec.cohorts)))
+    cohorts = dict.fromkeys(("", *spec.cohorts, *spec.privacy.tier_names))
+    planned = ((cohort, spec.first_terms(cohort)) for cohort in cohorts)
     return {
         cohort: certify(spec.name, spec.cohort_privacy(cohort), [terms], planned=True)
         for cohort, terms in planned

@@ -190,7 +190,8 @@ def _find_local_epsilon_limit(spec: Spec, promise: Privacy) -> float:
     """Return the largest epsilon of a single report: the spec's or the default, and no less than any promise."""
     is_stated = "local_epsilon_max" in spec.privacy.model_fields_set
     stated = spec.privacy.local_epsilon_max if is_stated else promise.local_epsilon_max
-    return max(promise.bound, stated, *(source.epsilon or 0.0 for source in spec.sources))
+    others = [source.epsilon or 0.0 for source in spec.sources] + [tier.epsilon for tier in spec.privacy.tiers]
+    return max(promise.bound, stated, *others)
 
 
 def name_promise_in_error(spec: Spec, error: SpecError) -> SpecError:

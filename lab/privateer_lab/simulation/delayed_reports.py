@@ -18,7 +18,7 @@ from privateer_core.spec.spec import Spec
 from privateer_lab.environments import Environment, parse_population
 from privateer_lab.environments.environment import Delay
 from privateer_lab.simulation.scores import SeededNoise, encode_contexts, scale_rewards
-from privateer_lab.simulation.simulation import Simulation, draw_coins
+from privateer_lab.simulation.simulation import Simulation, draw_coins, with_tiers
 from privateer_server.rounds.earlier_policies import shares_by_policy
 from privateer_server.rounds.schedule import PolicyMix, Step
 
@@ -175,6 +175,7 @@ class LateSimulation(Simulation):
             rows = np.flatnonzero(reporting.decided == version) if policy.tells_age else np.arange(len(reporting))
             reports = reporting.select(rows)
             contribution = policy.contribute(reports.contexts, coins[rows], reports.decisions, reports.rewards)
+            contribution = with_tiers(policy, contribution, self.rng)
             contributions.append((policy.make_analyzer(by_version[int(version)]), contribution))
         return contributions
 
@@ -209,6 +210,14 @@ def find_report_delay(spec: Spec) -> Delay | None:
 
 
 def describe_assumptions(spec: Spec) -> list[str]:
+    """Describe the simulation's assumptions about tiers and about a conversion window; empty without both."""
+    pairs = zip(spec.privacy.tier_names, spec.privacy.tier_shares, strict=False)
+    shares = [f"{share:.0%} {f'{name!r} at ' if name else ''}epsilon {epsilon:g}" for name, (epsilon, share) in pairs]
+    tiers = [f"People take tiers by privacy.tiers.share: {', '.join(shares)}."] if shares else []
+    return tiers + _describe_window(spec)
+
+
+def _describe_window(spec: Spec) -> list[str]:
     """Describe the simulation's assumption about a conversion window; empty without one."""
     section, window = parse_population(spec), spec.experiment.conversion_window_seconds
     if section is None or not window:

@@ -1,7 +1,7 @@
 """Simulation of an experiment in one process: participants choose and report round by round."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import reduce
 from typing import Any, Final, cast
 
@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from privateer_core.answer.people import HeldReports, People
 from privateer_core.errors import SpecError
+from privateer_core.mechanisms.tiered_symbol import TieredSymbol
 from privateer_core.policies.past_arms import recall_arms, select_reporting_arms
 from privateer_core.policies.policy import Arms, Decisions, Plays, message_size
 from privateer_core.primitives.bounded_vectors import BoundedVectors
@@ -193,7 +194,7 @@ class Simulation:
             return None
         inputs = (contexts, coins, decisions.arms, scores.scale_rewards(rewards, self.spec, before))
         contexts, coins, arms, rewards = (values[reporting] for values in inputs)
-        return policy.contribute(contexts, coins, Arms(arms), rewards)
+        return with_tiers(policy, policy.contribute(contexts, coins, Arms(arms), rewards), rng)
 
     def choose(self, policy: Any, n_participants: int) -> None:
         """Simulate choices of participants without reports."""
@@ -251,6 +252,14 @@ class Simulation:
             path=tuple(self.path),
             terms=tuple(self.terms.values()),
         )
+
+
+def with_tiers(policy: Any, contributions: Any, rng: np.random.Generator) -> Any:
+    """Return contributions of participants who take tiers by their expected shares, if the round has tiers."""
+    mechanism = policy.terms.mechanism
+    if not isinstance(mechanism, TieredSymbol):
+        return contributions
+    return replace(contributions, tiers=mechanism.draw_tiers(len(contributions), rng))
 
 
 def draw_coins(rng: np.random.Generator, n_participants: int) -> NDArray[np.uint32]:

@@ -72,7 +72,9 @@ class LdpmabSection(PartitionSection):
 class LdpmabSpec(PartitionSpec):
     """An experiment with LDPMAB, in simulation alone."""
 
-    capabilities: ClassVar[Capabilities] = replace(PartitionSpec.capabilities, takes_several_reports=False)
+    capabilities: ClassVar[Capabilities] = replace(
+        PartitionSpec.capabilities, takes_tiers=False, takes_several_reports=False
+    )
 
     privacy: PublishedPrivacy
     algorithm: LdpmabSection

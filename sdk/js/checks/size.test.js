@@ -10,7 +10,7 @@ import { test } from "node:test";
 import { build } from "esbuild";
 
 /** The most that a page weighs, compressed, by what it uses: with upload tokens, too. @type {Record<string, number>} */
-const BYTES = { "Client": 36_000, "Client, Issuer": 39_000, "OfflinePolicy": 22_500, "missing": 1_000 };
+const BYTES = { "Client": 37_000, "Client, Issuer": 40_000, "OfflinePolicy": 23_500, "missing": 1_000 };
 
 for (const [names, most] of Object.entries(BYTES)) {
   test(`a page that uses ${names} alone loads at most ${most} bytes`, async () => {

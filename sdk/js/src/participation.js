@@ -9,6 +9,7 @@ import { PrivateerError, requireKnown, malformed, refused } from "./errors.js";
 import { readArm, readArmCount, isDue } from "./choice.js";
 import { encodeColumns } from "./features.js";
 import { GainPolicy, measuresGain } from "./gain-policy.js";
+import { TieredSymbol } from "./mechanisms/index.js";
 import { encode } from "./msgpack.js";
 import { coins, fillRandom, secureNoise } from "./platform.js";
 import { readPublication } from "./publication.js";
@@ -51,7 +52,9 @@ export class Participation {
     const { round, policy, drain } = publication;
     this.round = round;
     this.spec = new Spec(json(publication.spec), ALGORITHMS);
-    this.terms = policy?.terms;
+    // A device gives as much as its limits allow at most: the tiers are the spec's, the choice is the device's.
+    this.spec.chooseTier(Math.min(limits.epsilon, limits.local_epsilon));
+    this.terms = this.spec.tiers.length && round.batchSize > 0 ? { ...policy?.terms, epsilon: this.spec.bound } : policy?.terms;
     const { Kind } = this.spec;
     requireKnown(this.spec.arms.length, "experiment.arms");
     const named = this.spec.groupsArms || this.spec.asAlone;
@@ -60,7 +63,7 @@ export class Participation {
     const measures = measuresGain(policy);
     const question = /** @type {import("./trust.js").Question} */ (measures ? "hits" : Kind.QUESTION);
     const serving = this.spec.trust.serves[question];
-    this.mechanism = round.batchSize > 0 ? makeMechanism(serving, this.terms.mechanism) : null;
+    this.mechanism = round.batchSize > 0 ? makeMechanism(serving, this.terms.mechanism, this.spec.tier) : null;
     /** @type {import("./algorithms/index.js").Policy | GainPolicy} */
     this.policy = measures ? new GainPolicy(policy, this.spec, Kind) : new Kind(policy, this.spec);
     requireKnown(!this.mechanism || !("fits" in this.policy) || this.policy.fits(this.mechanism), "mechanism");
@@ -220,9 +223,9 @@ export class Participation {
   }
 }
 
-/** @param {any[]} kinds classes that may serve @param {any} decoded @returns {import("./mechanisms/index.js").Mechanism} */
-function makeMechanism(kinds, decoded) {
+/** @param {any[]} kinds classes that may serve @param {any} decoded @param {number} tier of the person @returns {import("./mechanisms/index.js").Mechanism} */
+function makeMechanism(kinds, decoded, tier) {
   const Kind = kinds.find((kind) => kind.TYPE === decoded.type);
   requireKnown(Kind, "mechanism");
-  return new Kind(decoded);
+  return Kind === TieredSymbol ? new TieredSymbol(decoded, tier) : new Kind(decoded);
 }

@@ -51,22 +51,25 @@ class SharedPublications extends Publications {
   constructor(client, name, shared) {
     super(client, name);
     this.shared = shared;
+    /** People with other limits may take another tier. */
+    this.use = `${name} ${JSON.stringify(client.limits)}`;
+    this.keptUse = `${this.identity} ${this.use}`;
   }
 
   /** @param {import("./participation.js").Participation | null} cached @param {boolean} [choosing] @returns {Promise<Published>} */
   fetched(cached, choosing = true) {
     const before = (/** @type {Published | null} */ latest) => (choosing ? null : (latest?.participation ?? cached));
     const fetch = (/** @type {Published | null} */ latest) => super.fetched(before(latest), choosing);
-    return this.shared.get(`${choosing ? "joins" : "reports"} ${this.name}`, this.client.clock.monotonic(), fetch);
+    return this.shared.get(`${choosing ? "joins" : "reports"} ${this.use}`, this.client.clock.monotonic(), fetch);
   }
 
   /** @returns {Promise<Published | null>} */
   async stored() {
     const { publication } = await this.client.ledger.entry(this.identity);
-    const cached = this.shared.kept.get(this.identity);
+    const cached = this.shared.kept.get(this.keptUse);
     if (publication && cached && areEqualBytes(publication, cached.body)) return cached.published;
     const published = await super.stored();
-    if (publication && published) this.shared.kept.set(this.identity, { body: publication, published });
+    if (publication && published) this.shared.kept.set(this.keptUse, { body: publication, published });
     return published;
   }
 }

@@ -10,7 +10,7 @@ import { isNumber, isPositive, isWhole, isWithin } from "./numbers.js";
 import { TRUST, hidesArms } from "./trust.js";
 
 /** @typedef {{model: string, epsilon: number | null, delta: number, arm_visibility: string, min_batch: number, honest_fraction: number,
- *   local_epsilon_max: number}} Privacy */
+ *   local_epsilon_max: number, tiers?: {name: string, epsilon: number}[]}} Privacy */
 
 const PERIOD_MIN = 3600;
 const REPORTS_MAX = 1000;
@@ -42,6 +42,10 @@ export class Spec {
     if (!Object.hasOwn(TRUST, privacy.model)) throw refused("this client does not know the trust model", "model");
     this.trust = TRUST[privacy.model];
     this.checkPromise();
+    /** Promises between which people choose, first the spec's own epsilon; none where there is no choice. */
+    this.tiers = this.readTiers();
+    /** The place of this device's tier among them. */
+    this.tier = 0;
     this.tables = document.context?.features ?? {};
     this.features = this.readFeatures(document);
     this.columns = [...this.features.values()].reduce((sum, entry) => sum + entry.columns, 0);
@@ -81,6 +85,25 @@ export class Spec {
     requireKnown(promised && small && crowd && isKnownVisibility, "privacy");
   }
 
+  readTiers() {
+    const { tiers = [], epsilon } = this.privacy;
+    const isTier = (/** @type {any} */ tier) => isObject(tier) && typeof tier.name === "string" && isPositive(tier.epsilon, EPSILON_MAX);
+    requireKnown(Array.isArray(tiers) && tiers.every(isTier) && (!tiers.length || this.trust.crowd === "nobody"), "privacy.tiers");
+    return tiers.length ? [{ name: "", epsilon: /** @type {number} */ (epsilon) }, ...tiers] : [];
+  }
+
+  /** Take the highest tier of at most this epsilon, or the lowest one, which is refused then. @param {number} limit */
+  chooseTier(limit) {
+    const ascending = this.tiers.map((_, place) => place).sort((a, b) => this.compareTiers(a, b));
+    this.tier = ascending.filter((place) => this.tiers[place].epsilon <= limit).pop() ?? ascending[0] ?? 0;
+  }
+
+  /** @param {number} a @param {number} b places of tiers */
+  compareTiers(a, b) {
+    const [left, right] = [this.tiers[a], this.tiers[b]];
+    return left.epsilon - right.epsilon || (left.name < right.name ? -1 : 1);
+  }
+
   checkTimes() {
     const { window, times, period } = this;
     requireKnown(window >= 0 && window < Infinity, "experiment.conversion_window_seconds");
@@ -88,9 +111,9 @@ export class Spec {
     requireKnown(sized && !(this.asAlone && times > 1) && !(this.groupsArms && window), "experiment.reports_per_person");
   }
 
-  /** Epsilon of the promise; infinite where nothing is promised. */
+  /** Epsilon of the promise to this person; infinite where nothing is promised. */
   get bound() {
-    return this.privacy.epsilon ?? Infinity;
+    return this.tiers.length ? this.tiers[this.tier].epsilon : this.privacy.epsilon ?? Infinity;
   }
 
   /** The mean reward that is expected, from 0 to 1. */
@@ -138,7 +161,8 @@ export class Spec {
   meaning(arms) {
     const cached = this.meanings.get(arms);
     if (cached !== undefined) return cached;
-    const several = this.times > 1 ? [this.times, this.period] : [];
+    // A report costs no more than the tier by which the person chose.
+    const several = [...(this.times > 1 ? [this.times, this.period] : []), ...(this.tiers.length ? [this.bound] : [])];
     const { tables, privacy, segments, guardrails } = this;
     // What rewards are expected to be means nothing to a report.
     const reward = { low: this.reward.low, high: this.reward.high, default: this.reward.default };

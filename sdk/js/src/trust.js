@@ -3,7 +3,7 @@
 
 import {
   CellPairs, CellProducts, CellTriples, CentralSums, CentralVectors, EventSymbol, FeatureSums, GaussianVectors, GroupedBit, NamedSymbol,
-  RowSums, RunningVectors, SignedSymbol, VectorSymbol,
+  RowSums, RunningVectors, SignedSymbol, TieredSymbol, VectorSymbol,
 } from "./mechanisms/index.js";
 
 /** What a round asks of people. @typedef {"means" | "names" | "hits" | "directions" | "features"} Question */
@@ -27,8 +27,10 @@ import {
 export const TRUST = {
   local: {
     endpoint: "server", curator: "nobody", noise: "devices", crowd: "nobody", least: 0,
-    serves: { means: [SignedSymbol, EventSymbol], names: [SignedSymbol, EventSymbol], hits: [NamedSymbol], directions: [VectorSymbol, GaussianVectors],
-      features: [NamedSymbol] },
+    serves: {
+      means: [SignedSymbol, EventSymbol, TieredSymbol], names: [SignedSymbol, EventSymbol, TieredSymbol], hits: [NamedSymbol],
+      directions: [VectorSymbol, GaussianVectors], features: [NamedSymbol],
+    },
   },
   shuffle: {
     endpoint: "shuffler", curator: "nobody", noise: "devices", crowd: "batch", least: 1e-15,

@@ -60,6 +60,8 @@ export function verify(terms, mechanism, spec, round, limits) {
   for (const [name, value] of Object.entries({ ...expected, ...people })) {
     check({ reports: 1, ...terms }[name] === value, "the terms differ from the experiment's spec", name);
   }
+  const tiers = "tiers" in mechanism ? mechanism.tiers : 0;
+  check(tiers === spec.tiers.length, "the round's tiers are not those of the spec", "mechanism.channels");
   const fewest = Math.max(round.batchSize, trust.crowd === "batch" ? privacy.min_batch : 0);
   check(round.fewest >= fewest, `the round may close with ${round.fewest} people, the spec says ${fewest} at least`, "least");
   checkLimits(mechanism, spec, round, limits);

@@ -50,7 +50,7 @@ test("what a shuffled batch costs", () => {
 });
 
 test("decisions, reports and sealed bytes", async (t) => {
-  for (const one of vectors("publications")) {
+  for (const one of [...vectors("publications"), ...vectors("tiers").publications]) {
     await t.test(one.name, async () => {
       const followed = await Participation.checked(bytes(one.publication), "test", { ...LIMITS, ...one.limits });
       assert.equal(hex(followed.digest), one.digest);
@@ -88,7 +88,7 @@ async function pair(secret, body) {
 }
 
 test("terms that a device accepts or refuses", async (t) => {
-  for (const { name, publication, limits, refused, field } of vectors("terms")) {
+  for (const { name, publication, limits, refused, field } of [...vectors("terms"), ...vectors("tiers").terms]) {
     await t.test(name, async () => {
       const joined = Participation.checked(bytes(publication), "test", { ...LIMITS, ...limits });
       if (refused === null) {

@@ -65,7 +65,8 @@ def describe_privacy_cost(spec: Spec) -> PrivacyCost:
         sentence = f"Nothing was promised to people: the server sees {privacy.trust.sees}."
         return PrivacyCost(privacy.model, None, 0.0, sentence)
     delta = f" and delta {privacy.delta:g}" if privacy.delta else ""
-    cost = f"It cost each person epsilon {privacy.epsilon:g}{delta} against {privacy.trust.reader}"
+    tiers = "".join(f", or {tier.epsilon:g} if they chose '{tier.name}'," for tier in privacy.tiers)
+    cost = f"It cost each person epsilon {privacy.epsilon:g}{delta}{tiers} against {privacy.trust.reader}"
     sentence = f"{cost}, for all that they report: the server sees {privacy.trust.sees}."
     return PrivacyCost(privacy.model, privacy.epsilon, privacy.delta, sentence)
 

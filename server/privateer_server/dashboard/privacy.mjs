@@ -7,7 +7,7 @@ import { capitalize, formatCell, formatNumber, formatFigure, formatCount, format
 /** The parts of the panel; `risk` is null until it is known. */
 export function privacyPanel(record, risk) {
   return [makePromise(record), ...record.certificate.claims.map((claim, n) => makeClaim(claim, risk?.risks[n])),
-    makeAssumptions(record.certificate.assumes), ...record.sources.map(makeSource), makeRounds("rounds", "What each round spent, and how reports were randomized", record),
+    makeAssumptions(record.certificate.assumes), ...[...record.sources, ...(record.tiers ?? [])].map(makeSource), makeRounds("rounds", "What each round spent, and how reports were randomized", record),
     el("p", { class: "hint" }, "Anybody can compute all of this anew: ", el("code", {}, `privateer account experiment ${record.experiment}`))];
 }
 
@@ -45,7 +45,7 @@ function makeAssumptions(texts) {
 }
 
 function makeSource(record) {
-  return el("div", { class: "claim" }, el("h3", {}, `People of the source ${record.name}`), el("p", {}, `${describePromise(record)}.`),
+  return el("div", { class: "claim" }, el("h3", {}, `People of ${record.name}`), el("p", {}, `${describePromise(record)}.`),
     makeRounds(`rounds-${record.name}`, `Rounds of ${record.name}`, record));
 }
 

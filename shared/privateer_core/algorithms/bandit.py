@@ -57,7 +57,7 @@ class BanditSpec(ArmsSpec):
 
     question: ClassVar[type[Question]] = SmallDomainMeans
     capabilities: ClassVar[Capabilities] = replace(
-        ArmsSpec.capabilities, further_questions=(), coins_decide=True, needs_context=False
+        ArmsSpec.capabilities, further_questions=(), takes_tiers=True, coins_decide=True, needs_context=False
     )
 
     context: None = None
@@ -126,6 +126,8 @@ class BanditSpec(ArmsSpec):
         """Return a small instance of every trust model, and one of every objective and way of hiding arms."""
         promises = example_promises()
         specs = {name: cls._example(promise) for name, promise in promises.items()}
+        tiers = {"tiers": [{"name": "careful", "epsilon": 1.0, "share": 0.5}]}
+        specs["local-tiers"] = cls._example(promises["local"] | tiers)
         specs["local-kl-ucb"] = cls._example(promises["local"], objective="moving")
         specs["shuffle-grouped"] = cls._example(promises["shuffle"] | {"arm_visibility": "grouped"})
         specs["shuffle-hidden"] = cls._example(

@@ -12,13 +12,14 @@ from privateer_core.mechanisms.mechanism import Mechanism
 from privateer_core.mechanisms.named_symbol import NamedSymbol
 from privateer_core.mechanisms.screened_moments import ScreenedMoments
 from privateer_core.mechanisms.signed_symbol import SignedSymbol
+from privateer_core.mechanisms.tiered_symbol import TieredSymbol
 from privateer_core.mechanisms.vectors.row_sums import RowSums
 from privateer_core.mechanisms.vectors.running_vectors import RunningVectors
 from privateer_core.mechanisms.vectors.vector_bits import BitVectors
 from privateer_core.mechanisms.vectors.vector_noise import CentralVectors, GaussianVectors
 from privateer_core.mechanisms.vectors.vector_symbol import VectorSymbol
 
-KeyedMechanism: TypeAlias = SignedSymbol | EventSymbol | CentralSums
+KeyedMechanism: TypeAlias = SignedSymbol | TieredSymbol | EventSymbol | CentralSums
 HitsMechanism: TypeAlias = NamedSymbol | CellPairs | CellTriples | CellProducts
 VectorMechanism: TypeAlias = VectorSymbol | GaussianVectors | CentralVectors | BitVectors
 RowMechanism: TypeAlias = RowSums | RunningVectors

@@ -274,7 +274,7 @@ class LocalSymbol(Mechanism, frozen=True):
         return self.epsilon
 
     @override
-    def batch_event(self, honest: int) -> Event:
+    def batch_event(self, honest: int) -> Event | None:
         return ShuffledResponse(self.epsilon, self.symbols, honest)
 
     @override

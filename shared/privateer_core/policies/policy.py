@@ -18,7 +18,8 @@ from typing_extensions import override
 from privateer_core.arrays import Array, Coins, Ints
 from privateer_core.errors import Malformed
 from privateer_core.mechanisms import KeyedMechanism, Mechanism
-from privateer_core.primitives.contributions import Contributions, KeyedValues
+from privateer_core.mechanisms.tiered_symbol import TieredTotal
+from privateer_core.primitives.contributions import Contributions, KeyedValues, TieredSums
 from privateer_core.primitives.public_coins import UNIT, Draw, EarlierChoices, Layout
 from privateer_core.primitives.questions import Question
 from privateer_core.privacy.terms import JUMP, Terms
@@ -91,6 +92,10 @@ class ChoiceAnalyzer(Analyzer):
         """Return a total or a release without the last group, if that is left out."""
         if not self.leaves_out:
             return total
+        if isinstance(total, TieredTotal):
+            return TieredTotal(tuple(map(self._drop_last_group, total.tiers)))
+        if isinstance(total, TieredSums):
+            return TieredSums.pool(tuple(map(self._drop_last_group, total.tiers)))
         hits = total.hits if total.hits.ndim == 1 else total.hits[:, :-1]
         return replace(total, sums=total.sums[:, :-1], counts=total.counts[:, :-1], hits=hits)
 

@@ -6,8 +6,9 @@ from typing import Any, ClassVar, Final, Protocol, Self, TypeAlias, TypeVar, cas
 
 import msgspec
 import numpy as np
+from typing_extensions import override
 
-from privateer_core.arrays import Array, Coins, Ints
+from privateer_core.arrays import Array, Coins, Ints, NDArray
 from privateer_core.primitives.bounded_vectors import BoundedVectors
 
 
@@ -22,6 +23,8 @@ class KeyedValues:
     values: Array  # shape (n,), float64 in [0, 1]. Secret.
     # shape (n,), float64 in [0, 1]: a covariate beside each value, if the round asks for it. Secret.
     numbers: Array | None = None
+    # shape (n,), int64: the tiers of simulated participants; None: all are of the mechanism's tier, as a device's is.
+    tiers: Ints | None = None
 
     @classmethod
     def ungrouped(cls, coins: Coins, keys: Ints, values: Array) -> Self:
@@ -30,6 +33,12 @@ class KeyedValues:
 
     def __len__(self) -> int:
         return len(self.coins)
+
+    def select(self, rows: Ints) -> Self:
+        """Return the contributions of some participants, in the order of ``rows``."""
+        numbers = None if self.numbers is None else self.numbers[rows]
+        tiers = None if self.tiers is None else self.tiers[rows]
+        return type(self)(self.coins[rows], self.keys[rows], self.groups[rows], self.values[rows], numbers, tiers)
 
 
 @dataclass(frozen=True, repr=False)
@@ -71,7 +80,7 @@ class KeyedSums:
     # shape (keys, groups): sum, over reports whose coins are in the group, of a score in [-1, 1] with expectation
     # ``gain * share of participants with the key * (2 value - 1)``
     sums: Array
-    counts: Ints  # shape (keys, groups), int64: reports whose coins are in the group
+    counts: NDArray[Any]  # shape (keys, groups): reports whose coins are in the group, or the sum of their weights
     hits: Array  # shape (keys,): reports with a score other than 0; or (keys, groups), by the group of their coins
     gain: float  # divisor of debiasing
     # hit_own, hit_other: probability of a score other than 0 for a participant with the key, and with another key
@@ -81,9 +90,75 @@ class KeyedSums:
     hit_none: float = 0.0  # probability of a score other than 0 for a participant without a key
 
     @property
-    def trials(self) -> int:
+    def trials(self) -> float:
         """Number of reports that may be ``hits``."""
         return self.reports
+
+
+@dataclass(frozen=True)
+class TieredSums(KeyedSums):
+    """Private sums over a round whose participants took different tiers, pooled by inverse variance.
+
+    A report of a tier has the weight of its gain over its probability of a score. ``counts`` and `trials` are sums of
+    weights, for which probabilities and variances are those of one mechanism; ``reports`` counts reports as they are.
+    """
+
+    weight: float = 0.0  # sum of the weights of all reports
+    tiers: tuple[KeyedSums, ...] = ()  # the sums of every tier, with its own probabilities
+
+    @classmethod
+    def pool(cls, tiers: tuple[KeyedSums, ...]) -> Self:
+        """Pool the sums of tiers.
+
+        Weights have the scale at which the variance of a weighted sum of scores, ``sum w^2 n h``, is that of as many
+        scores as the weights add up to, ``sum w n h``.
+        """
+        reports = np.array([float(tier.reports) for tier in tiers])
+        gains, hit_rates = (np.array([rate(tier) for tier in tiers]) for rate in (_get_gain, _estimate_hit_rate))
+        weights, is_empty = gains / hit_rates, not reports.any()
+        masses = reports + is_empty  # without reports, any scale
+        weights *= (weights * masses * hit_rates).sum() / (weights**2 * masses * hit_rates).sum()
+        weighted_reports = weights * masses / (weights * masses).sum()
+        gain = float(weighted_reports @ gains)
+
+        def add_weighted(name: str, factors: Array) -> Array:
+            return np.asarray(sum(factor * getattr(tier, name) for factor, tier in zip(factors, tiers, strict=True)))
+
+        def average(name: str) -> float:
+            return float(weighted_reports @ [getattr(tier, name) for tier in tiers])
+
+        return cls(
+            reports=sum(tier.reports for tier in tiers),
+            sums=add_weighted("sums", weights),
+            counts=add_weighted("counts", weights * gains / gain),
+            hits=add_weighted("hits", weights),
+            gain=gain,
+            hit_own=average("hit_own"),
+            hit_other=average("hit_other"),
+            hit_none=average("hit_none"),
+            weight=float(weights @ reports),
+            tiers=tiers,
+        )
+
+    @property
+    @override
+    def trials(self) -> float:
+        """Sum of the weights of reports that may be ``hits``."""
+        return self.weight
+
+    @property
+    def information(self) -> Array:
+        """Squared gain over the variance of a score, summed over the reports of every tier, (tiers,)."""
+        return np.array([tier.reports * tier.gain**2 / _estimate_hit_rate(tier) for tier in self.tiers])
+
+
+def _get_gain(sums: KeyedSums) -> float:
+    return sums.gain
+
+
+def _estimate_hit_rate(sums: KeyedSums) -> float:
+    """Return the share of scores other than 0, over all keys; one hit is added, so that it is above 0."""
+    return (float(sums.hits.sum()) + 1) / (sums.reports * len(sums.hits) + 1)
 
 
 @dataclass(frozen=True)
@@ -278,5 +353,7 @@ S = TypeVar("S", bound=_AdditiveRelease)
 
 def merged(left: S, right: S) -> S:
     """Merge the releases of two disjoint sets of participants of a round, if only devices add noise."""
+    if isinstance(left, TieredSums) and isinstance(right, TieredSums):
+        return cast(S, left.pool(tuple(merged(*pair) for pair in zip(left.tiers, right.tiers, strict=True))))
     sums = {name: getattr(left, name) + getattr(right, name) for name in left.additive}
     return cast(S, replace(cast(Any, left), **sums))

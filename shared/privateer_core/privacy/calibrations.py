@@ -19,6 +19,7 @@ from privateer_core.mechanisms.grouped_bit import GroupedBit
 from privateer_core.mechanisms.named_symbol import NamedSymbol
 from privateer_core.mechanisms.screened_moments import ScreenedMoments
 from privateer_core.mechanisms.signed_symbol import SignedSymbol
+from privateer_core.mechanisms.tiered_symbol import TieredSymbol
 from privateer_core.mechanisms.vectors.row_sums import RowSums
 from privateer_core.mechanisms.vectors.running_vectors import RunningVectors
 from privateer_core.mechanisms.vectors.vector_bits import BitVectors
@@ -48,6 +49,15 @@ class Guarantee(Protocol):
     def delta(self) -> float: ...  # noqa: D102
     @property
     def local_epsilon_max(self) -> float: ...  # noqa: D102
+    @property
+    def tier_shares(self) -> tuple[tuple[float, float], ...]: ...  # noqa: D102
+
+
+def local_means(privacy: Guarantee, honest: int, question: KeyedMeans, share: Allotment | None) -> AnyMechanism:
+    """Return a symbol for each tier if participants choose theirs, else the symbol of the smallest variance."""
+    if privacy.tier_shares:
+        return TieredSymbol.calibrated(question, privacy.tier_shares)
+    return choose_symbol(privacy, honest, question, share)
 
 
 def choose_symbol(privacy: Guarantee, honest: int, question: KeyedMeans, share: Allotment | None) -> AnyMechanism:

@@ -21,6 +21,7 @@ from privateer_core.mechanisms.mechanism import Mechanism
 from privateer_core.mechanisms.named_symbol import NamedSymbol
 from privateer_core.mechanisms.screened_moments import ScreenedMoments
 from privateer_core.mechanisms.signed_symbol import SignedSymbol
+from privateer_core.mechanisms.tiered_symbol import TieredSymbol
 from privateer_core.mechanisms.vectors.row_sums import RowSums
 from privateer_core.mechanisms.vectors.running_vectors import RunningVectors
 from privateer_core.mechanisms.vectors.vector_bits import BitVectors
@@ -78,6 +79,13 @@ def _(mechanism: SignedSymbol, cell: AskedCell) -> float:
     own_hit, other = mechanism.response.truth + mechanism.response.other, mechanism.response.other
     other_hit = own_hit / mechanism.buckets + 2 * other * (1 - 1 / mechanism.buckets)
     return _score_information(cell, mechanism.response.gain, own_hit, other_hit)
+
+
+@measure_information.register
+def _(mechanism: TieredSymbol, cell: AskedCell) -> float:
+    """Return the information of a report of any tier, by the expected shares of participants."""
+    pairs = zip(mechanism.tier_symbols, mechanism.channels, strict=True)
+    return sum(channel.share * measure_information(symbol, cell) for symbol, channel in pairs)
 
 
 @measure_information.register(EventSymbol)

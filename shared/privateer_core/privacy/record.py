@@ -80,8 +80,8 @@ class CohortPromise(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
     certificate: Certificate  # what these rounds claim, or the one that is planned
 
 
-class SourcePromise(CohortPromise, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """The promise to a source's participants."""
+class NamedPromise(CohortPromise, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """The promise to the participants of a source or of a tier."""
 
     name: Name
 
@@ -98,9 +98,17 @@ class Record(CohortPromise, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     privacy: dict[str, Any]  # the spec's section of that name, without model, epsilon and delta
     # smallest share of a round's participants with whom it may close
     least_share: Annotated[float, msgspec.Meta(gt=0, le=1)]
-    sources: tuple[SourcePromise, ...] = ()
+    sources: tuple[NamedPromise, ...] = ()
+    # promises between which participants chose, beside the experiment's own; their rounds are the experiment's, and
+    # ``received`` counts reports of all tiers
+    tiers: tuple[NamedPromise, ...] | msgspec.UnsetType = msgspec.UNSET
     # versions without participants, such as those of a pause: they have no rounds
     silent: tuple[Annotated[int, msgspec.Meta(gt=0)], ...] = ()
+
+    @property
+    def named_promises(self) -> tuple[NamedPromise, ...]:
+        """The promises to participants of sources and of tiers."""
+        return self.sources + (() if self.tiers is msgspec.UNSET else self.tiers)
 
 
 def describe_terms(terms: Terms) -> PlannedTerms:
@@ -180,10 +188,16 @@ def make_record(spec: Spec, rounds: Mapping[str, Sequence[Row]], silent: Sequenc
     """Return the record of an experiment.
 
     spec: the latest spec: records and promises do not depend on settings that change while an experiment runs.
-    rounds: the rounds of each cohort in the order of their versions.
+    rounds: the rounds of each cohort in the order of their versions. Those of tiers are those of the empty cohort.
     silent: versions without participants, in order.
     """
     sources = [cohort for cohort in spec.cohorts if cohort and spec.first_batch(cohort)]
+    own_rounds = rounds.get("", ())
+    tiers = tuple(
+        NamedPromise(name=name, **_describe_promise(spec, name, [row_of_tier(row, index) for row in own_rounds]))
+        for index, name in enumerate(spec.privacy.tier_names)
+        if name and (own_rounds or spec.first_batch(""))
+    )
     defaults = (
         {} if spec.privacy.trust.crowd is Crowd.BATCH else {name: default_of_idle_key(name) for name in OF_BATCHES}
     )
@@ -196,11 +210,17 @@ def make_record(spec: Spec, rounds: Mapping[str, Sequence[Row]], silent: Sequenc
         privacy=spec.privacy.model_dump(mode="json", exclude=set(PROMISE)) | defaults,
         least_share=spec.min_share,
         sources=tuple(
-            SourcePromise(name=source, **_describe_promise(spec, source, rounds.get(source, ()))) for source in sources
+            NamedPromise(name=source, **_describe_promise(spec, source, rounds.get(source, ()))) for source in sources
         ),
+        tiers=tiers or msgspec.UNSET,
         silent=tuple(silent),
-        **_describe_promise(spec, "", rounds.get("", ())),
+        **_describe_promise(spec, "", own_rounds),
     )
+
+
+def row_of_tier(row: Row, tier: int) -> Row:
+    """Return the row of a round, which is that of the own epsilon, for the participants of a tier."""
+    return msgspec.structs.replace(row, mechanism=row.mechanism | {"tier": tier})
 
 
 def _describe_promise(spec: Spec, cohort: str, rounds: Sequence[Row]) -> dict[str, Any]:

@@ -23,6 +23,7 @@ from privateer_core.privacy.record import (
     Record,
     Row,
     read_terms,
+    row_of_tier,
 )
 from privateer_core.privacy.terms import JUMP, Terms
 from privateer_core.privacy.trust import CALIBRATIONS, TIGHT, Crowd, check_promise, count_honest, trust_of
@@ -41,12 +42,14 @@ def read_certificates(value: Any) -> dict[str, Certificate]:
     if not (isinstance(value, dict) and value.get("format") == FORMAT):
         return {"": read_certificate(value)}
     record = _read_record(value)
-    promises: dict[str, CohortPromise] = {"": record} | {source.name: source for source in record.sources}
-    _check(len(promises) == 1 + len(record.sources), "names must be distinct", "sources")
-    cohort_versions = [[row.version for row in promise.rounds] for promise in promises.values()]
+    promises: dict[str, CohortPromise] = {"": record} | {named.name: named for named in record.named_promises}
+    _check(len(promises) == 1 + len(record.named_promises), "names must be distinct", "sources")
+    cohort_versions = [[row.version for row in promise.rounds] for promise in (record, *record.sources)]
     _check_versions([*cohort_versions, list(record.silent)])
+    _check_tiers(record)
+    sources = {source.name for source in record.sources}
     for cohort, promise in promises.items():
-        _Cohort(record, f"sources.{cohort}." if cohort else "", promise).check()
+        _Cohort(record, f"{'sources' if cohort in sources else 'tiers'}.{cohort}." if cohort else "", promise).check()
     return {cohort: promise.certificate for cohort, promise in promises.items()}
 
 
@@ -78,6 +81,18 @@ def _check_idle(record: Record) -> None:
         default = default_of_idle_key(name)
         is_default = record.privacy.get(name, default) == default
         _check(is_default, f"does nothing here, and must be {default}", f"privacy.{name}")
+
+
+def _check_tiers(record: Record) -> None:
+    """Refuse tiers other than those of the promise, or with other rounds than the experiment."""
+    tiers = () if record.tiers is msgspec.UNSET else record.tiers
+    stated = record.privacy.get("tiers", ())
+    is_list = isinstance(stated, list | tuple) and all(isinstance(tier, dict) for tier in stated)
+    pairs = [(tier.get("name"), tier.get("epsilon")) for tier in stated] if is_list else None
+    _check([(tier.name, tier.epsilon) for tier in tiers] == pairs, "must be those of the promise", "tiers")
+    for index, tier in enumerate(tiers, 1):
+        is_same = tier.rounds == tuple(row_of_tier(row, index) for row in record.rounds)
+        _check(is_same, "must be the experiment's, for the tier's people", f"tiers.{tier.name}.rounds")
 
 
 def _check_versions(cohorts: list[list[int]]) -> None:

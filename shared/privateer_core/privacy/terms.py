@@ -2,9 +2,9 @@
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
-from typing import Final
+from typing import Final, Self
 
 import msgspec
 
@@ -13,6 +13,7 @@ from privateer_core.accounting.allotment import Allotment, allot
 from privateer_core.accounting.events import Event, Parallel, Repeated
 from privateer_core.errors import SpecError
 from privateer_core.mechanisms import AnyMechanism
+from privateer_core.mechanisms.tiered_symbol import TieredSymbol
 from privateer_core.portable import RELATIVE_TOLERANCE
 from privateer_core.primitives.questions import Question
 from privateer_core.privacy.trust import TRUST, Crowd, Promise, Trust, count_honest, local_trust, trust_of
@@ -27,6 +28,7 @@ class _LocalPromise(msgspec.Struct, frozen=True):
     bound: float
     local_epsilon_max: float
     delta: float = 0.0
+    tier_shares: tuple[tuple[float, float], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -63,6 +65,13 @@ class Terms:
     def allotment(self) -> Allotment | None:
         """Privacy budget of the report, if several share the promise; None: the whole promise."""
         return report_allotment(self.trust, self.epsilon, self.delta, self.reports)
+
+    def for_tier(self, tier: int, epsilon: float) -> Self:
+        """Return the terms of participants of a tier, by its index and its promise; others than tiers are unchanged."""
+        mechanism = self.mechanism
+        if isinstance(mechanism, TieredSymbol) and tier < len(mechanism.channels):
+            mechanism = msgspec.structs.replace(mechanism, tier=tier)
+        return replace(self, epsilon=epsilon, mechanism=mechanism)
 
     @cached_property
     def local_epsilon(self) -> float:

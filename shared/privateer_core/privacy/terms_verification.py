@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Final, get_args
 
 from privateer_core.errors import SpecError, TermsRefused
+from privateer_core.mechanisms.tiered_symbol import TieredSymbol
 from privateer_core.primitives.questions import Question
 from privateer_core.privacy.terms import Terms
 from privateer_core.privacy.trust import CALIBRATIONS, Crowd, Curator, NoiseOrigin, count_honest
@@ -32,7 +33,8 @@ class Limits:
     Attributes
     ----------
     epsilon, delta
-        Largest cost of all reports to an experiment together under its trust model.
+        Largest cost of all reports to an experiment together under its trust model. Where participants choose between
+        tiers, the device takes the highest tier of this epsilon at most.
     local_epsilon
         Largest cost of the reports if all other parties collude. A spec of epsilon 4 uses 6 by default, and needs the
         application's consent.
@@ -64,7 +66,7 @@ def verify(
 ) -> None:
     """Refuse terms that miss the spec's promise or the device's limits, both recomputed from the parameters alone.
 
-    ``cohort`` is the participant's source, or empty; ``asked_question`` is the round's, by default the algorithm's.
+    ``cohort`` is the participant's source or tier, or empty; ``asked_question`` is the round's, else the algorithm's.
     """
     privacy = spec.cohort_privacy(cohort)
     _check_agreement(terms, spec, privacy, facts)
@@ -100,6 +102,8 @@ def _check_round(terms: Terms, spec: Spec, privacy: Privacy, facts: Round, quest
     serving = row.serves[question]
     is_expected = isinstance(terms.mechanism, serving.mechanisms)
     _check(is_expected, "the trust model does not have this mechanism", "mechanism")
+    n_tiers = len(terms.mechanism.channels) if isinstance(terms.mechanism, TieredSymbol) else 0
+    _check(n_tiers == len(privacy.tier_shares), "the round's tiers are not those of the spec", "mechanism.channels")
     has_norm = terms.mechanism.norm in serving.norms
     _check(has_norm, "the question's vectors have another norm", "mechanism.ball.norm")
     min_batch = privacy.min_batch if row.crowd is Crowd.BATCH else 0

@@ -24,6 +24,7 @@ from privateer_core.mechanisms.grouped_bit import GroupedBit
 from privateer_core.mechanisms.named_symbol import NamedSymbol
 from privateer_core.mechanisms.screened_moments import ScreenedMoments
 from privateer_core.mechanisms.signed_symbol import SignedSymbol
+from privateer_core.mechanisms.tiered_symbol import TieredSymbol
 from privateer_core.mechanisms.vectors.row_sums import RowSums
 from privateer_core.mechanisms.vectors.running_vectors import RunningVectors
 from privateer_core.mechanisms.vectors.vector_bits import BitVectors
@@ -175,8 +176,8 @@ TRUST: Final[dict[str, Trust]] = {
             assumes=(_HONEST_CLIENTS_ASSUMPTION,),
             event=lambda mechanism, _: mechanism.report_event,
             serves={
-                KeyedMeans: Serving((SignedSymbol, EventSymbol), calibrations.choose_symbol),
-                SmallDomainMeans: Serving((SignedSymbol, EventSymbol), calibrations.choose_symbol),
+                KeyedMeans: Serving((SignedSymbol, EventSymbol, TieredSymbol), calibrations.local_means),
+                SmallDomainMeans: Serving((SignedSymbol, EventSymbol, TieredSymbol), calibrations.local_means),
                 KeyedHits: Serving((NamedSymbol,), calibrations.choose_hit_symbol),
                 VectorSum: Serving((VectorSymbol, GaussianVectors), calibrations.local_vectors, norms=("max",)),
                 L2VectorSum: Serving(

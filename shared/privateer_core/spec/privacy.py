@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping
 from typing import Any, Final, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
 from privateer_core.errors import SpecError
 from privateer_core.privacy.trust import (
@@ -17,15 +17,25 @@ from privateer_core.privacy.trust import (
     trust_of,
 )
 from privateer_core.spec.experiment import EPSILON_MIN
-from privateer_core.spec.sections import Section
+from privateer_core.spec.sections import NAME, Section
 
 ArmVisibility = Literal["visible", "as-local", "grouped", "hidden"]
 """The assumption of a promise about observers of arms, in ascending order of strength."""
 BATCH_MAX: Final = 1_000_000  # maximum of ``min_batch``
+_TIERS_MAX: Final = 7  # beside epsilon itself
 
 
 def _promise_of(fields: Mapping[str, Any]) -> tuple[str, float]:
     return str(fields["model"]), fields["epsilon"] or 0.0
+
+
+class Tier(Section):
+    """A promise that participants may choose instead of the experiment's own epsilon."""
+
+    name: str = Field(pattern=NAME)  # lower-case letters, digits and dashes
+    epsilon: float = Field(ge=EPSILON_MIN, le=16, allow_inf_nan=False)  # of a report of the tier's participants
+    # share of the experiment's participants who are expected to take it; for plans and simulations alone
+    share: float = Field(gt=0, lt=1, allow_inf_nan=False)
 
 
 class Privacy(Section):
@@ -55,6 +65,32 @@ class Privacy(Section):
         le=LOCAL_EPSILON_MAX,
         allow_inf_nan=False,
     )
+    # promises between which participants choose, beside epsilon. A device takes the highest that its limits allow.
+    tiers: tuple[Tier, ...] = Field(default=(), max_length=_TIERS_MAX)
+
+    @model_serializer(mode="wrap")
+    def _serialize_for_storage(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Serialize without an empty list of tiers, so that specs without tiers keep their bytes."""
+        return {name: value for name, value in serialize(self).items() if name != "tiers" or value}
+
+    @model_validator(mode="after")
+    def _check_tiers(self) -> Self:
+        """Refuse tiers of reports that are not private by themselves, with repeated names, or of everybody."""
+        if not self.tiers:
+            return self
+        names, total = [tier.name for tier in self.tiers], sum(tier.share for tier in self.tiers)
+        for is_refused, detail, remedy in (
+            (
+                self.trust.crowd is not Crowd.NOBODY,
+                "need the model 'local': other promises count on a crowd or a curator",
+                "remove",
+            ),
+            (len(set(names)) != len(names), "must have distinct names", "rename"),
+            (total >= 1, f"are expected to be taken by a share of {total:g}, and some take epsilon", "lower share of"),
+        ):
+            if is_refused:
+                raise SpecError(detail, field="privacy.tiers", remedy=f"{remedy} them")
+        return self
 
     @model_validator(mode="after")
     def _check_settings(self) -> Self:
@@ -80,6 +116,25 @@ class Privacy(Section):
     def bound(self) -> float:
         """Epsilon of the promise, infinite without a promise."""
         return math.inf if self.epsilon is None else self.epsilon
+
+    @property
+    def tier_shares(self) -> tuple[tuple[float, float], ...]:
+        """Epsilon and expected share of participants of every tier, first of the own epsilon; empty without tiers."""
+        if not self.tiers:
+            return ()
+        own_share = 1 - sum(tier.share for tier in self.tiers)
+        return ((self.bound, own_share), *((tier.epsilon, tier.share) for tier in self.tiers))
+
+    @property
+    def tier_names(self) -> tuple[str, ...]:
+        """Names of all tiers, first the empty one of the own epsilon."""
+        return ("", *(tier.name for tier in self.tiers))
+
+    def choose_tier(self, limit: float) -> str:
+        """Return the name of the highest tier with an epsilon of at most ``limit``, or of the lowest tier."""
+        pairs = [(self.bound, ""), *((tier.epsilon, tier.name) for tier in self.tiers)]
+        allowed = [pair for pair in pairs if pair[0] <= limit]
+        return max(allowed)[1] if allowed else min(pairs)[1]
 
     @property
     def arm_in_key(self) -> bool:

@@ -42,6 +42,7 @@ class Capabilities:
     """The capabilities of an algorithm."""
 
     further_questions: tuple[type[Question], ...] = ()  # further questions, for rounds with other participants
+    takes_tiers: bool = False  # participants may choose between promises
     takes_sources: bool = False  # participants of sources may report on their earlier arms
     takes_several_reports: bool = False  # participants may report several times
     adjusts_rewards: bool = False  # only differences between arms are learned
@@ -145,6 +146,22 @@ class Spec(Section):
             if is_refused:
                 raise SpecError(detail, field="experiment.reports_per_person", remedy="remove it")
         report_allotment(self.privacy.trust, self.privacy.bound, self.privacy.delta, self.reports)
+        return self
+
+    @model_validator(mode="after")
+    def _check_tiers(self) -> Self:
+        """Refuse tiers that the algorithm cannot combine, and whatever asks further questions or other people."""
+        if not self.privacy.tiers:
+            return self
+        table = self.experiment
+        for is_refused, detail in (
+            (not self.capabilities.takes_tiers, f"are not for the algorithm '{self.algorithm.name}'"),
+            (bool(self.sources), "cannot be combined with sources"),
+            (table.reports_per_person > 1, "need experiment.reports_per_person = 1"),
+            (getattr(table, "evaluation_fraction", 0.0) > 0, "need experiment.evaluation_fraction = 0"),
+        ):
+            if is_refused:
+                raise SpecError(detail, field="privacy.tiers", remedy="remove one of the two")
         return self
 
     @model_validator(mode="after")
@@ -262,9 +279,17 @@ class Spec(Section):
         return next((source for source in self.sources if source.name == cohort), None)
 
     def cohort_privacy(self, cohort: str) -> Privacy:
-        """Return the promise to a cohort's participants."""
-        source = self.source(cohort)
-        return self.privacy if source is None else self.privacy.model_copy(update={"epsilon": source.epsilon})
+        """Return the promise to the participants of a cohort or of a tier."""
+        epsilons = {source.name: source.epsilon for source in self.sources}
+        epsilons |= {tier.name: tier.epsilon for tier in self.privacy.tiers}
+        is_own = cohort not in epsilons
+        return self.privacy if is_own else self.privacy.model_copy(update={"epsilon": epsilons[cohort]})
+
+    def tier_terms(self, terms: Terms, tier: str) -> Terms:
+        """Return a round's terms as they are for the participants of a tier."""
+        if not self.privacy.tiers:
+            return terms
+        return terms.for_tier(self.privacy.tier_names.index(tier), self.cohort_privacy(tier).bound)
 
     @property
     def learning(self) -> Self:
@@ -280,7 +305,10 @@ class Spec(Section):
         raise NotImplementedError
 
     def first_terms(self, cohort: str) -> Terms | None:
-        """Return the calibrated terms of a cohort's first round; None if the cohort has no rounds."""
+        """Return the calibrated terms of a cohort's or tier's first round; None if it has no rounds."""
+        if cohort and cohort in self.privacy.tier_names:
+            own_terms = self.first_terms("")
+            return own_terms and self.tier_terms(own_terms, cohort)
         if not (batch := self.first_batch(cohort)):
             return None
         privacy, n_min = self.cohort_privacy(cohort), self.min_reports(batch)

@@ -11,6 +11,7 @@ from privateer_core.mechanisms.central_sums import CentralSums
 from privateer_core.mechanisms.grouped_bit import GroupedBit
 from privateer_core.mechanisms.mechanism import UNIT
 from privateer_core.mechanisms.signed_symbol import SignedSymbol
+from privateer_core.mechanisms.tiered_symbol import Channel, TieredSymbol
 from privateer_core.primitives.contributions import KeyedValues
 from privateer_core.primitives.public_coins import Layout, SlotLayout
 from privateer_core.primitives.questions import KeyedMeans
@@ -35,6 +36,7 @@ _MAX_LOCAL_EPSILON = 12.0
 PUBLIC_COIN: Final = 12_345
 """The public coins of all participants."""
 _N_SYMBOLS, N_SUMS = 6_000, 4_000
+_CHANNELS: Final = (Channel(1.0, 1, False, 0.5), Channel(2.0, 4, True, 0.5))
 OPPOSITE_REWARDS: Final = ((0, 1.0), (0, 0.0))
 OTHER_KEY: Final = ((0, 1.0), (1, 1.0))
 NOTHING_TO_TELL: Final = ((0, 1.0), (-1, 0.0))
@@ -76,11 +78,14 @@ def build_pair_cases(
 
 
 def _symbol_cases(samples: int) -> list[Case]:
-    """Build the cases that attack single reports of 2, 3 and 17 symbols."""
+    """Build the cases that attack single reports of 2, 3 and 17 symbols, and those of two tiers."""
     cases = []
     for mechanism in (SignedSymbol(LAYOUT, *sizes) for sizes in ((1.0, 1, False), (1.0, 1, True), (4.0, 8, True))):
         name, claim = f"{mechanism.symbols} symbols", (mechanism.epsilon, 0.0)
         cases += build_pair_cases(name, views.attack_reports, mechanism, claim, 2 * samples)
+    for tier, tiered in enumerate(TieredSymbol.instances().values()):
+        claim = (tiered.epsilon, 0.0)
+        cases += build_pair_cases(f"tier {tier}", views.attack_reports, tiered, claim, 2 * samples)
     return cases
 
 
@@ -127,19 +132,20 @@ def contribute_alike(layout: Layout, person: Person, count: int) -> KeyedValues:
 def symbol_part(name: str, mechanism: Any, pair: tuple[Person, Person]) -> MechanismPart:
     """Build the part that is a symbol of randomized response; all coins are the same."""
     symbols = mechanism.symbols if isinstance(mechanism, GroupedBit) else mechanism.response.symbols
+    first = int(mechanism.first_symbols[mechanism.tier]) if isinstance(mechanism, TieredSymbol) else 0
 
     def contribute(neighbour: int, count: int) -> KeyedValues:
         return contribute_alike(mechanism.layout, pair[neighbour], count)
 
-    return response_part(name, mechanism, symbols, contribute, "RandomizedResponse.randomize")
+    return response_part(name, mechanism, symbols, contribute, "RandomizedResponse.randomize", first)
 
 
 def response_part(
-    name: str, mechanism: Any, symbols: int, contribute: Callable[[int, int], Any], sampler: str
+    name: str, mechanism: Any, symbols: int, contribute: Callable[[int, int], Any], sampler: str, first: int = 0
 ) -> MechanismPart:
-    """Build the part that is a symbol of contributions (neighbour, count) with `PUBLIC_COIN`."""
+    """Build the part that is a symbol, from ``first`` on, of contributions (neighbour, count) with `PUBLIC_COIN`."""
     rows = np.zeros(symbols, mechanism.randomize(contribute(0, 1), SecureNoise()).dtype)
-    rows["slot"], rows["symbol"] = PUBLIC_COIN, np.arange(symbols)
+    rows["slot"], rows["symbol"] = PUBLIC_COIN, first + np.arange(symbols)
     likelihoods = np.exp(
         [views.log_likelihood(mechanism, contribute(neighbour, symbols), rows) for neighbour in (0, 1)]
     )
@@ -147,7 +153,7 @@ def response_part(
 
     def observe(neighbour: int, count: int) -> Integers:
         reports = mechanism.randomize(contribute(neighbour, count), SecureNoise())
-        return np.asarray(mechanism.parse(reports.tobytes())["symbol"].astype(np.int64))
+        return np.asarray(mechanism.parse(reports.tobytes())["symbol"].astype(np.int64) - first)
 
     return build_part(name, mechanism, views.model_for(views.attack_reports), sampler, observe, outcomes, _N_SYMBOLS)
 
@@ -159,6 +165,7 @@ def _symbol_parts() -> list[MechanismPart]:
         symbol_part("one of 9 symbols", SignedSymbol(LAYOUT, 2.0, 4, True), OPPOSITE_REWARDS),
         symbol_part("the symbol elsewhere", SignedSymbol(LAYOUT, 2.0, 1, True), NOTHING_TO_TELL),
         symbol_part("the symbol of people without a key", SignedSymbol(LAYOUT, 1.0, 1, False), NOTHING_TO_TELL),
+        symbol_part("the symbol of a tier", TieredSymbol(LAYOUT, _CHANNELS, 1), OPPOSITE_REWARDS),
     ]
 
 

@@ -164,7 +164,7 @@ class Review(msgspec.Struct, frozen=True):
 def make_review(subject: Subject, evidence: AuditEvidence | None, facts: Facts) -> Review:
     """Build the review of an experiment."""
     spec, record, claims = subject.spec, subject.record, state_claims(subject.certificates)
-    rows = [row for part in (record, *record.sources) for row in (*part.rounds, part.planned) if row is not None]
+    rows = [row for part in (record, *record.named_promises) for row in (*part.rounds, part.planned) if row is not None]
     values = {"spec": spec, "record": record, "claims": claims, "facts": facts}
     values |= {"assumes": subject.certificates[""].assumes, "evidence": evidence, "with_tokens": subject.with_tokens}
     values["mechanisms"] = list(dict.fromkeys(str(row.mechanism["type"]) for row in rows))

@@ -76,7 +76,7 @@ def _parse_audit(document: dict[str, Any]) -> Audit:
 
 def list_audit_targets(spec: Spec, record: Record) -> tuple[str, ...]:
     """Return the names of the mechanisms of all rounds, run or planned, and of the algorithm."""
-    promises = (record, *record.sources)
+    promises = (record, *record.named_promises)
     rows = [row for promise in promises for row in (*promise.rounds, promise.planned) if row is not None]
     tags = {row.mechanism.get("type") for row in rows}
     serving = spec.privacy.trust.serves[spec.question]

@@ -222,7 +222,7 @@ def format_promise(first: Mapping[str, Certified | StatedClaim]) -> str:
     if not others:
         return f"Each person is {own_clause}"
     of_sources = (f"those of {source} {promise}" for source, promise in others.items())
-    return "; ".join([f"People of no source are {own_clause}", *of_sources])
+    return "; ".join([f"People of no source or tier are {own_clause}", *of_sources])
 
 
 def _loss_text(claim: Certified | StatedClaim) -> str:

@@ -14,7 +14,7 @@ from privateer_core.answer.estimates import Estimate, MeasuredRate
 from privateer_core.answer.facts import Table
 from privateer_core.answer.parts import Basis
 from privateer_core.arrays import Array, Bools
-from privateer_core.primitives.contributions import CellHits, GroupSums, KeyedSums
+from privateer_core.primitives.contributions import CellHits, GroupSums, KeyedSums, TieredSums
 from privateer_core.primitives.public_coins import UNIT
 from privateer_core.privacy.trust import Crowd
 from privateer_server.algorithms import NewRound, RoundsLearner
@@ -27,6 +27,7 @@ from privateer_server.algorithms.bandit.posterior import (
     variance_proxy,
 )
 from privateer_server.algorithms.forgetting import Discounted, ForgettingRule, compute_trial_share
+from privateer_server.algorithms.tier_account import TierAccount
 
 _N_DRAWS: Final = 64
 """Draws of a batch's Thompson sampling: an arm has at least so small a share of a round, or none. A curator's noise is
@@ -47,6 +48,7 @@ class BanditState:
     stopped: bool = False  # whether the best arm is known
     discounted: Discounted[ArmPosterior] | None = None  # under each half-life; None where nothing is forgotten
     pair: PairContrast | None = None  # of the two arms of which the best one is looked for; None for others
+    tiers: TierAccount | None = None  # what each tier has contributed; None without tiers
 
 
 class BanditLearner(RoundsLearner[BanditSpec, BanditState, BanditPolicy]):
@@ -69,7 +71,8 @@ class BanditLearner(RoundsLearner[BanditSpec, BanditState, BanditPolicy]):
         is_pair = self.finds_best and not self.finds_set and self.playable.sum() == 2
         pair = PairContrast(0.0, 0.0) if is_pair and not self.spec.privacy.arm_in_key else None
         discounted = self.forgetting.start(posterior) if self.forgetting.half_lives else None
-        return BanditState(0, 0, posterior, discounted=discounted, pair=pair)
+        tiers = TierAccount.start(self.spec, has_single_key=True)
+        return BanditState(0, 0, posterior, discounted=discounted, pair=pair, tiers=tiers)
 
     @override
     def has_stopped(self, state: BanditState) -> bool:
@@ -154,6 +157,8 @@ class BanditLearner(RoundsLearner[BanditSpec, BanditState, BanditPolicy]):
         if policy.fresh_coins:
             counts = counts.weigh_by_information(state.posterior.counts.pooled_success_rate[0])
         latest = ArmPosterior.from_round(people, precision, (1 + sums / scores) / 2, losses, counts)
+        if state.tiers and isinstance(release, TieredSums):
+            state = replace(state, tiers=state.tiers.add(release))
         return self._add_round(state, latest, release.reports)
 
     def _add_round(self, state: BanditState, latest: ArmPosterior, reports: int) -> BanditState:
@@ -163,7 +168,7 @@ class BanditLearner(RoundsLearner[BanditSpec, BanditState, BanditPolicy]):
             discounted = self.forgetting.add_evidence(discounted, latest, reported, _score_prediction)
         posterior = discounted.current if discounted else state.posterior.plus(latest)
         pair = state.pair.add(latest, self.playable) if state.pair else None
-        new_state = BanditState(rounds, reported, posterior, discounted=discounted, pair=pair)
+        new_state = BanditState(rounds, reported, posterior, discounted=discounted, pair=pair, tiers=state.tiers)
         stopped = self.finds_best and not self.finds_set and self.is_best_arm_known(new_state)
         return replace(new_state, stopped=stopped)
 
@@ -185,12 +190,14 @@ class BanditLearner(RoundsLearner[BanditSpec, BanditState, BanditPolicy]):
             state,
             posterior=state.posterior.with_arms(n_added),
             discounted=discounted.with_arms(n_added) if discounted else None,
+            tiers=state.tiers.with_arms(n_added) if state.tiers else None,
         )
 
     @override
     def reset_report_count(self, state: BanditState) -> BanditState:
         discounted = replace(state.discounted, n_own_reports=0) if state.discounted else None
-        return replace(state, rounds=0, reported=0, discounted=discounted)
+        tiers = TierAccount.start(self.spec, has_single_key=True)
+        return replace(state, rounds=0, reported=0, discounted=discounted, tiers=tiers)
 
     @override
     def answer(self, state: BanditState) -> Answer:
@@ -203,6 +210,8 @@ class BanditLearner(RoundsLearner[BanditSpec, BanditState, BanditPolicy]):
         names_leader = self.is_over(state) and (self.finds_set or not self.finds_best)
         best = self.leader(state) if state.reported and (state.stopped or names_leader) else None
         parts = (self._list_best_arms(state),) if self.finds_set and state.reported else ()
+        forgetting = (self.forgetting.build_result(state.discounted),) if state.discounted else parts
+        tiers = state.tiers.build_tables(self.spec) if state.tiers and state.reported else ()
         return self.build_answer(
             state,
             rounds=state.rounds,
@@ -210,7 +219,7 @@ class BanditLearner(RoundsLearner[BanditSpec, BanditState, BanditPolicy]):
             recommended=None if best is None else self.spec.options[best],
             basis=None if best is None else self._choose_basis(best, state),
             estimates=self._build_estimates(state) if state.posterior.people.any() else (),
-            parts=(self.forgetting.build_result(state.discounted),) if state.discounted else parts,
+            parts=(*forgetting, *tiers),
         )
 
     def _list_best_arms(self, state: BanditState) -> Table:
@@ -225,7 +234,9 @@ class BanditLearner(RoundsLearner[BanditSpec, BanditState, BanditPolicy]):
     def _build_estimates(self, state: BanditState) -> tuple[Estimate, ...]:
         low, width, posterior = self.spec.reward.low, 2 * self.spec.reward.half_range, state.posterior
         means, radii = low + width * posterior.bounded, width * self._radii(posterior)
-        rows = zip(self.spec.options, means.tolist(), radii.tolist(), posterior.people.tolist(), strict=True)
+        # Pooled reports are counted by their weights, of which readers want to know no more than the number of people.
+        people = state.tiers.people_by_arm.sum(axis=0) if state.tiers else posterior.people
+        rows = zip(self.spec.options, means.tolist(), radii.tolist(), people.tolist(), strict=True)
         bounds = (low, self.spec.reward.high)
         estimates = (Estimate.within(name, mean, radius, bounds, round(n, 1)) for name, mean, radius, n in rows)
         return tuple(map(_recentre, estimates, (low + width * posterior.means).tolist()))

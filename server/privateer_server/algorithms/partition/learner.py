@@ -13,7 +13,7 @@ from privateer_core.answer.estimates import MeasuredRate
 from privateer_core.answer.parts import AnswerPart, BinMeans, DriftTest
 from privateer_core.arrays import Array, Bools
 from privateer_core.policies.expected_rewards import ExpectedRewards
-from privateer_core.primitives.contributions import CellHits, KeyedRelease
+from privateer_core.primitives.contributions import CellHits, KeyedRelease, TieredSums
 from privateer_server.algorithms import NewRound
 from privateer_server.algorithms.forgetting import ForgettingRule
 from privateer_server.algorithms.partition.allocation import (
@@ -46,6 +46,7 @@ from privateer_server.algorithms.partition.splitting import (
     split_undecided_bins,
 )
 from privateer_server.algorithms.partition.state import PartitionState
+from privateer_server.algorithms.tier_account import TierAccount
 
 _MAX_FIRST_LEVEL_BINS: Final = 16  # bins that the tree begins with at most, of levels or sets of levels
 _MAX_FIRST_BINS: Final = 32  # bins that the tree begins with after features were selected, at most
@@ -93,6 +94,7 @@ class PartitionLearner(CohortLearner[PartitionState]):
             selection=self.selection.start(),
             prior=self._declared_prior(),
             kept_weights=KeptWeights.empty(len(self.cohorts)) if self._weighs else None,
+            tiers=TierAccount.start(self.spec, has_single_key=False),
         )
         for level, column in enumerate(self._first_columns):
             is_split = self.process(state).half_difference_variances(state.tree)[:, column] > 0
@@ -163,6 +165,7 @@ class PartitionLearner(CohortLearner[PartitionState]):
             discounted=replace(discounted, n_own_reports=0) if discounted else None,
             window=None,
             selection=replace(selection, ended=selection.ended - state.n_own_reports) if selection else None,
+            tiers=TierAccount.start(self.spec, has_single_key=False),
         )
 
     @override
@@ -227,6 +230,8 @@ class PartitionLearner(CohortLearner[PartitionState]):
         release = release.keyed_sums if isinstance(release, CellHits) else release
         n_own_reports = state.n_own_reports + (0 if policy.cohort else release.reports)
         state = self.count_round(replace(state, n_own_reports=n_own_reports), policy, release.reports)
+        if state.tiers and isinstance(release, TieredSums):
+            state = replace(state, tiers=state.tiers.add(release))
         if state.kept_weights:
             state = replace(state, kept_weights=state.kept_weights.add(self.spec, policy, release))
         if state.selection and state.selection.open:
@@ -370,12 +375,14 @@ class PartitionLearner(CohortLearner[PartitionState]):
 
     @override
     def findings(self, state: PartitionState) -> tuple[AnswerPart, ...]:
-        """Return the test for change, the half-life in use, the selected features, and what clipping took away."""
+        """Return the test for change, the half-life, the selected features, clipped weights, and what tiers gave."""
         half_lives = self.forgetting.build_result(state.discounted) if state.discounted else None
         selection = self.selection.build_result(state.selection) if state.selection else None
         clipped = self._list_clipped_weights(state)
         clipping = build_clipping_table(clipped, self.spec.reward.span) if clipped else None
-        return tuple(part for part in (self.detect_change(state), half_lives, selection, clipping) if part is not None)
+        parts = self.detect_change(state), half_lives, selection, clipping
+        tiers = state.tiers.build_tables(self.spec) if state.tiers else ()
+        return tuple(part for part in (*parts, *tiers) if part is not None)
 
     def _list_clipped_weights(self, state: PartitionState) -> list[ClippedWeights]:
         return state.kept_weights.list_clipped(self.spec, state.cohort) if state.kept_weights and state.rounds else []

@@ -17,6 +17,7 @@ from privateer_server.algorithms.partition.gaussian_process import BinEvidence, 
 from privateer_server.algorithms.partition.kernel import UNSCALED, Hyperparameters, PriorScale
 from privateer_server.algorithms.partition.observations import ContextFreeArms
 from privateer_server.algorithms.partition.round_estimates import CohortShares
+from privateer_server.algorithms.tier_account import TierAccount
 
 
 @dataclass(frozen=True)
@@ -58,6 +59,7 @@ class PartitionState:
     constant: ContextFreeArms | None = None
     # what clipping left of the weights of sources; None where none has propensities of its devices' own
     kept_weights: KeptWeights | None = None
+    tiers: TierAccount | None = None  # what each tier has contributed; None without tiers
 
     def means(self, is_asking: bool) -> Array:
         """Return posterior means of bins, (bins, arms), averaged with the model of constant differences."""

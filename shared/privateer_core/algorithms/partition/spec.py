@@ -34,7 +34,7 @@ class PartitionSpec(ArmsSpec):
     """A spec of an experiment with the partition bandit."""
 
     capabilities: ClassVar[Capabilities] = replace(
-        ArmsSpec.capabilities, takes_sources=True, takes_several_reports=True, context_decides=True
+        ArmsSpec.capabilities, takes_tiers=True, takes_sources=True, takes_several_reports=True, context_decides=True
     )
 
     algorithm: PartitionSection  # type: ignore[assignment] # a section of its own, with the base's key
@@ -81,6 +81,8 @@ class PartitionSpec(ArmsSpec):
             if spec.privacy.arm_in_key
         }
         batched = next(name for name, spec in specs.items() if spec.privacy.trust.crowd is Crowd.BATCH)
+        tiers = {"tiers": [{"name": "careful", "epsilon": 1.0, "share": 0.5}]}
+        specs["local-tiers"] = cls._example(promises["local"] | tiers)
         specs[f"{batched}-as-local"] = cls._example(promises[batched] | {"arm_visibility": "as-local"})
         return specs | {f"{name}-memory": cls._example(table, half_life="auto") for name, table in promises.items()}
 
