@@ -79,7 +79,7 @@ def test_the_spec_of_the_page_is_possible(tmp_path: Path) -> None:
 
 
 def test_a_trial_of_everybody_needs_no_feature() -> None:
-    """Its publications are those of a trial whose features define no segments."""
+    """Compare its policy with that of a trial whose features define no segments."""
     page = (EXAMPLE.parents[1] / "docs" / "trial.md").read_text()
     tables = parse_toml(page.split("## Everybody alike")[1].split("```toml\n")[1].split("```")[0])
     of_everybody = parse_spec(tables)
