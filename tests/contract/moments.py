@@ -107,7 +107,7 @@ def _of_symbols(subject: Subject) -> Array:
 
 
 def _of_tier(subject: Subject) -> Array:
-    """Return the variances of the tier of all participants, whose symbol is the only one."""
+    """Return variances of scores of the mechanism's tier."""
     mechanism = subject.mechanism
     return _of_symbols(replace(subject, mechanism=mechanism.tier_symbols[mechanism.tier]))
 

@@ -132,7 +132,7 @@ class _Crowds:
                 heapq.heappush(intervals, (-self.delta(start, others - end), start, end))
 
     def delta(self, ones: int, zeros: int) -> float:
-        """Return delta for so many others with bit 1, and with bit 0.
+        """Return delta for numbers of other participants with bit 1, and with bit 0.
 
         A batch has Y - U bits 1 more than true ones: U true bits 1 are flipped, and Y true bits 0.
         """

@@ -71,7 +71,7 @@ class RowBall(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def norm(self) -> str:
-        """Name of the shape of the vectors, beside those of other balls."""
+        """Name of the shape of the vectors."""
         return ROWS
 
     @property

@@ -84,7 +84,7 @@ def _check_idle(record: Record) -> None:
 
 
 def _check_tiers(record: Record) -> None:
-    """Refuse tiers other than those of the promise, or with other rounds than the experiment."""
+    """Refuse a record whose tiers differ from its promise, or whose tiers list different rounds."""
     tiers = () if record.tiers is msgspec.UNSET else record.tiers
     stated = record.privacy.get("tiers", ())
     is_list = isinstance(stated, list | tuple) and all(isinstance(tier, dict) for tier in stated)

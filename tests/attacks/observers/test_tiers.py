@@ -1,4 +1,4 @@
-"""Attack people of a lower tier as somebody who takes a higher one, or who reads all that is released."""
+"""Attack reports of a lower tier, from a higher tier and from releases."""
 
 import math
 from dataclasses import replace

@@ -32,7 +32,7 @@ def spec_with_tiers(algorithm: str, **changes: Any) -> Spec:
 
 
 def learned_means(spec: Any, learner: Any, step: Step, release: Any) -> np.ndarray:
-    """The estimated mean rewards of options after one round; of a partition, those of the one bin."""
+    """Return estimated mean rewards after one round; a partition has one bin."""
     if spec.algorithm.name == "bandit":
         return np.asarray(learner.learn(step.state, step.policy, release).posterior.means)
     state, policy = step.state, cast(Any, step.policy)
