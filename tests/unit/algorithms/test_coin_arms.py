@@ -1,4 +1,4 @@
-"""Arms by coins: who gets them, what reports say, and arms that came later."""
+"""Arms by coins: their participants, their reports, and arms that were added later."""
 
 from dataclasses import replace
 from typing import Any

@@ -98,7 +98,7 @@ def test_planted_residuals_of_one_length_are_farther_apart(monkeypatch: pytest.M
 
 
 def people_of(features: dict[str, Any], link: str, **table: Any) -> tuple[RowSums, Any]:
-    """Return the mechanism of a first round, and the records of 1,500 people, of whom some have equal contexts."""
+    """Return the mechanism of a first round, and records of 1,500 people, some with equal contexts."""
     data = linear_spec("central", features, link=link).model_dump(mode="json", exclude_none=True)
     data["experiment"] |= table
     spec: Any = parse_section(type(linear_spec()), data)

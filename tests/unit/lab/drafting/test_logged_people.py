@@ -97,7 +97,7 @@ def test_numeric_rewards_are_drawn_among_observed_rewards(tmp_path):
 
 
 def test_people_without_informative_features_get_the_expected_amounts_of_options():
-    """Planted: amounts were drawn by what other rows expect, so that four options of 2.6 to 4.5 had 3.4 to 3.5."""
+    """Planted: amounts drawn by the mean of other rows give four options of 2.6 to 4.5 means of 3.4 to 3.5."""
     rng = np.random.default_rng(3)
     arm = rng.integers(0, 4, 600)
     spent = np.where(rng.random(600) < 0.2, rng.lognormal(3, 0.6, 600) * (0.6 + 0.2 * arm), 0.0).round(2)

@@ -398,7 +398,7 @@ def test_plans_say_what_forgetting_costs_where_nothing_moves() -> None:
 
 
 def test_plans_without_forgetting_have_rounds_of_their_own_default() -> None:
-    """Rounds of `additive` grow where nothing is forgotten; planted: they are as large as those that forget."""
+    """Rounds of `additive` grow if it forgets nothing; planted: rounds as large as with a half-life."""
     tables = spec_of().model_dump(exclude_none=True) | {"algorithm": {"name": "additive", "half_life": "auto"}}
     del tables["experiment"]["min_round_fraction"]
     choices, _ = list_choices(parse_spec(tables))

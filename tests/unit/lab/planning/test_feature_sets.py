@@ -195,7 +195,7 @@ def test_a_plan_says_which_features_pay_and_what_more_people_would_bring():
 
 
 def test_a_plan_says_what_another_feature_earns_wherever_another_tells():
-    """Planted: nothing stood there where `partition`, which is tried with one feature, earned most."""
+    """Planted: a blank cell where `partition` with one feature earned most."""
     potential, spec = outcomes(np.random.default_rng(0), 0.3, 2_000), parse_spec(tables(CENTRAL, 4_000))
     budget = find_budget(Variant("central", 1.0, spec), potential)
     assert len(budget.features) == 1

@@ -136,7 +136,7 @@ def count_trial_draws(promise: str, half_life: Any, versions: range) -> list[lis
 
 @pytest.mark.parametrize(("promise", "period", "n_draws"), [("none", 3, 1), ("central", 10, 3), ("shuffle", 10, 3)])
 def test_the_arm_that_is_remembered_least_is_always_tried(promise: str, period: int, n_draws: int) -> None:
-    """By about one person in a hundred, together where noise hides few; planted: without forgetting by nobody."""
+    """About one person in a hundred tries the arm; planted: without forgetting nobody does."""
     versions = range(period - 1, period + 2)
     expected = [[0, 0, n_draws if version % period == 0 else 0] for version in versions]
     assert count_trial_draws(promise, "auto", versions) == expected
