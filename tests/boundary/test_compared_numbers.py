@@ -33,7 +33,7 @@ LISTED: Final = {
     (f"{CORE}mechanisms/vectors/vector_directions.py", "product"): (2, "an error that chooses among a few numbers"),
     (f"{CORE}mechanisms/vectors/vector_symbol.py", "product"): (4, DRAWN),
     (f"{CORE}primitives/clipping.py", "product"): (2, ROWS),
-    (f"{CORE}primitives/contributions.py", "product"): (2, "what a learner estimates from"),
+    (f"{CORE}primitives/contributions.py", "product"): (5, "what a learner estimates from"),
     (f"{CORE}primitives/row_ball.py", "product"): (2, ROWS),
     (f"{CORE}spec/actions.py", "product"): (2, ROWS),
     (f"{CORE}spec/context.py", "product"): (1, WHOLE),
