@@ -112,6 +112,24 @@ class ForgettingRule:
         copies = evidence.each(lambda values: np.stack([values] * n_lives))
         return Discounted(copies, prior_probabilities(n_lives), used, 0)
 
+    def restart(self, discounted: Discounted[StatisticsT] | None) -> Discounted[StatisticsT] | None:
+        """Return the evidence before any report of another experiment; refuse what is not of these half-lives."""
+        n_lives = len(self.half_lives)
+        if not n_lives:
+            return None
+        probabilities = np.zeros(0) if discounted is None else discounted.probabilities
+        has_half_lives = probabilities.shape == (n_lives,) and (probabilities >= 0).all()
+        has_half_lives = has_half_lives and 0 < probabilities.sum() < math.inf
+        if discounted is None or not has_half_lives or not 0 <= discounted.used < n_lives:
+            raise ValueError("the evidence has other half-lives")
+
+        def check_sums(values: Array) -> Array:
+            if len(values) != n_lives or not np.isfinite(values).all():
+                raise ValueError("the evidence has other half-lives, or is not finite")
+            return values
+
+        return replace(discounted, evidence=discounted.evidence.each(check_sums), n_own_reports=0)
+
     def half_life(self, discounted: Discounted[StatisticsT] | None) -> float:
         """Return the half-life of evidence, in participants."""
         return self.half_lives[discounted.used] if discounted else math.inf

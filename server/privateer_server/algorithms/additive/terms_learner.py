@@ -217,14 +217,14 @@ class TermsLearner(RoundsLearner[AdditiveSpec, StateT, AdditivePolicy]):
 
     @override
     def reset_report_count(self, state: StateT) -> StateT:
-        return replace(state, reported=0, discounted=replace(state.discounted, n_own_reports=0))
+        return replace(state, reported=0, discounted=self.forgetting.restart(state.discounted))
 
     @override
     def figures(self, state: StateT) -> dict[str, float]:
         """Return the standard error of a mean reward, averaged over arms and participants."""
         products = independent_products(self.cells, self.shares(state.masses))
         variances = np.einsum("kij,ij->k", self.posterior(state).covariances, products)
-        return {"uncertainty": float(np.sqrt(variances).mean())}
+        return {"uncertainty": self.spec.reward.span * float(np.sqrt(variances).mean())}
 
     @override
     def answer(self, state: StateT) -> Answer:

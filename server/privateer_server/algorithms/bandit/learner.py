@@ -195,7 +195,7 @@ class BanditLearner(RoundsLearner[BanditSpec, BanditState, BanditPolicy]):
 
     @override
     def reset_report_count(self, state: BanditState) -> BanditState:
-        discounted = replace(state.discounted, n_own_reports=0) if state.discounted else None
+        discounted = self.forgetting.restart(state.discounted)
         tiers = TierAccount.start(self.spec, has_single_key=True)
         return replace(state, rounds=0, reported=0, discounted=discounted, tiers=tiers)
 

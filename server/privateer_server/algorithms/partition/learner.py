@@ -157,12 +157,12 @@ class PartitionLearner(CohortLearner[PartitionState]):
     @override
     def reset_report_count(self, state: PartitionState) -> PartitionState:
         """Return the state with its discounted evidence, but without the window that compares rounds."""
-        discounted, selection = state.discounted, state.selection
+        selection = state.selection
         return replace(
             super().reset_report_count(state),
             n_own_reports=0,
             hyperparameters=replace(state.hyperparameters, fitted=0),
-            discounted=replace(discounted, n_own_reports=0) if discounted else None,
+            discounted=self.forgetting.restart(state.discounted),
             window=None,
             selection=replace(selection, ended=selection.ended - state.n_own_reports) if selection else None,
             tiers=TierAccount.start(self.spec, has_single_key=False),
