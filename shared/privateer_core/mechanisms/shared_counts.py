@@ -15,7 +15,7 @@ from privateer_core.accounting.gaussian import published_standard_deviation
 from privateer_core.arrays import Array, Ints
 from privateer_core.errors import SpecError
 from privateer_core.sampling.laplace import DiscreteLaplace
-from privateer_core.sampling.normal import RoundedNormal, sampling_cost
+from privateer_core.sampling.normal import EPSILON_MAX, RoundedNormal, sampling_cost
 from privateer_core.sampling.randomness import NoiseSource
 from privateer_core.vdaf.circuits import Circuit, blocks
 from privateer_core.vdaf.field import FIELD_128
@@ -75,6 +75,9 @@ class SharedCounts(msgspec.Struct, frozen=True, dict=True):
 
         With an ``allotment``, the budget of one of several reports of a participant, each report keeps that.
         """
+        if not 0 < epsilon <= EPSILON_MAX:
+            detail = f"must be above 0, and at most {EPSILON_MAX:g}"
+            raise SpecError(detail, field="epsilon", remedy="choose another epsilon")
         distance = 2 * len(lengths)
         if delta == 0:
             report_epsilon = Fraction(allotment.pure if allotment else epsilon)
