@@ -12,7 +12,7 @@ from privateer_client.inputs import read_outcome
 from privateer_client.participation import Participation
 from privateer_core.algorithms import parse_spec
 from privateer_core.algorithms.trial import TrialSpec
-from privateer_core.errors import TermsRefused
+from privateer_core.errors import InputError, TermsRefused
 from privateer_core.mechanisms.signed_symbol import SignedSymbol
 from privateer_core.primitives.contributions import KeyedValues
 from privateer_core.privacy.terms_verification import Limits
@@ -20,7 +20,7 @@ from privateer_core.spec.spec import Spec
 from privateer_server.rounds.schedule import Schedule
 from tests.support.experiments import CONTEXT, OPEN, WEEK, Device, Server, waiting_spec
 from tests.support.publications import published
-from tests.support.specs import make_spec
+from tests.support.specs import make_spec, tables
 
 # A server that publishes other arms: whether a device reports must not depend on which arm its person got.
 
@@ -73,6 +73,44 @@ def test_changed_arms_get_no_report_without_a_conversion_window(tmp_path: Path) 
             session.report(1.0)
         n_reports_by_arm[arm] = len(server.posts)
     assert n_reports_by_arm == dict.fromkeys(ARMS, 0)
+
+
+FEATURES = {"x1": {"low": 0.0, "high": 1.0}, "x2": {"low": 0.0, "high": 1.0}}
+SEGMENTS = {"features": ["x1"], "cuts": {"x1": [0.5]}}
+WITHOUT_FEATURES: dict[str, dict[str, Any]] = {
+    "bandit": {"context": None, "algorithm.name": "bandit"},
+    "trial of everybody": {"context": None, "algorithm.name": "trial"},
+}
+WITH_FEATURES: dict[str, dict[str, Any]] = {
+    "partition": {"context.features": FEATURES},
+    "trial of segments": {"context.features": FEATURES, "segments": SEGMENTS, "algorithm.name": "trial"},
+}
+
+
+@pytest.mark.parametrize("has_features", [False, True])
+@pytest.mark.parametrize("without", WITHOUT_FEATURES)
+@pytest.mark.parametrize("with_features", WITH_FEATURES)
+def test_features_that_come_or_go_get_no_report(
+    tmp_path: Path, with_features: str, without: str, has_features: bool
+) -> None:
+    """Who chose without a context says nothing by features, and who chose by one does not report as everybody."""
+    specs = [parse_spec(tables(changes)) for changes in (WITHOUT_FEATURES[without], WITH_FEATURES[with_features])]
+    first, other = specs[has_features], specs[not has_features]
+    server = Server(published(first))
+    device = Device(tmp_path, server)
+    session = device.start().join("test")
+    contexts = [{}, {"x1": 0.3, "x2": 0.9}]
+    with pytest.raises(InputError, match="x1"):
+        session.choose(contexts[not has_features])
+    session.choose(contexts[has_features])
+    device.clock.time += 60
+    server.moves_on(other, 2)
+    with pytest.raises(TermsRefused):
+        session.report(1.0)
+    assert (server.posts, device.ledger().payments()) == ([], [])
+    device.clock.time += 60
+    server.moves_on(first, 3)
+    assert session.report(1.0) is ReportStatus.ACCEPTED
 
 
 @pytest.mark.parametrize("arm", ARMS)
