@@ -129,6 +129,10 @@ def test_the_registry_has_its_fields_and_only_known_ones(name: str, rounds: int)
     weakest = max([privacy.epsilon or 0.0, *(source.epsilon or 0.0 for source in SPECS[name].sources)])
     assert (parameters["epsilon"], parameters.get("delta", 0.0)) == (weakest, privacy.delta)
     assert deployment["basic"]["data_curators"] == [MISSING]
+    actors = deployment["deployment_model"]["actors"]
+    has_curator = privacy.trust.curator is not Curator.NOBODY
+    assert ("But nothing keeps it from reading records" in actors) == has_curator
+    assert "cannot nothing" not in actors
 
 
 def test_parties_see_what_the_threat_model_says() -> None:
