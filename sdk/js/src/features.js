@@ -181,7 +181,9 @@ export const listUnfit = (features, values) =>
 /** One person's columns. @param {Map<string, Feature>} features @param {Record<string, any>} values */
 export function encodeColumns(features, values) {
   if (!isObject(values)) throw invalid("give an object with a value for each feature", "context");
-  for (const name of Object.keys(values)) if (!features.has(name)) throw invalid("the experiment has no such feature", name);
+  for (const name of Object.keys(values)) {
+    if (!features.has(name)) throw invalid(`the experiment has no such feature, but ${[...features.keys()].join(", ") || "none"}`, name);
+  }
   return [...features].flatMap(([name, feature]) => {
     if (!Object.hasOwn(values, name)) throw invalid("missing: give every feature a value, or null", name);
     return feature.encode(values[name]);

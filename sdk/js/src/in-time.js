@@ -1,7 +1,7 @@
 // @ts-check
 /** Sessions and arms that are there in time: a server that takes its time holds no page, and its answer serves the next one. */
 
-import { PrivateerError, unavailable } from "./errors.js";
+import { PrivateerError, invalid, unavailable } from "./errors.js";
 import { describeDelay, ledgerTimeoutMessage } from "./exchange.js";
 
 /** @typedef {import("./session.js").Session} Session */
@@ -14,6 +14,11 @@ const LASTS = 60;
 const AGAIN = 3600;
 /** When a reason was told last, by what tells it. @type {WeakMap<(message: string) => void, Map<string, number>>} */
 const toldMessages = new WeakMap();
+
+/** Refuse a call that leaves out the context, so that options stand in its place. @param {{default: any}} options */
+export function requireDefault(options) {
+  if (!options) throw invalid("give { default } after the context, {} without features", "options");
+}
 
 /**
  * The arm that a page shows: the person's, or the default; `fallback` says why it is the default, and is null if it is not.
@@ -63,8 +68,10 @@ export class InTime {
     return going;
   }
 
-  /** @param {string} name @param {Record<string, any>} context @param {{default: any, within?: number, sticky?: boolean}} how @returns {Promise<Arm>} */
-  async arm(name, context, { default: standard, within = WITHIN, sticky }) {
+  /** @param {string} name @param {Record<string, any>} context @param {{default: any, within?: number, sticky?: boolean}} options @returns {Promise<Arm>} */
+  async arm(name, context, options) {
+    requireDefault(options);
+    const { default: standard, within = WITHIN, sticky } = options;
     try {
       const session = await this.session(name, within);
       return { name: session.choose(context, { sticky }), fallback: null, session, report: (reward) => session.report(reward) };

@@ -6,7 +6,7 @@ import { readArm } from "./choice.js";
 import { Client } from "./client.js";
 import { PrivateerError, invalid, unavailable } from "./errors.js";
 import { ledgerTimeoutMessage } from "./exchange.js";
-import { WITHIN, awaitUntil } from "./in-time.js";
+import { WITHIN, awaitUntil, requireDefault } from "./in-time.js";
 import { drawBelow } from "./platform.js";
 import { Publications } from "./publications.js";
 
@@ -94,6 +94,7 @@ export class Person extends Client {
    * @returns {Promise<import("./in-time.js").Arm>}
    */
   async arm(name, context, options) {
+    requireDefault(options);
     const { within = WITHIN } = options;
     const end = performance.now() / 1000 + within;
     try {

@@ -85,6 +85,11 @@ test("what a developer gets wrong is no error of the page", () =>
     }
   }));
 
+test("options in the place of the context are refused in words", async () => {
+  const client = /** @type {any} */ (new Client("http://127.0.0.1:59999", { ledger: new MemoryLedger() }));
+  await assert.rejects(client.arm("test", { default: "control" }), /^PrivateerError: options: give \{ default \} after the context/);
+});
+
 test("construction does nothing, also where a platform lacks what a device needs", async () => {
   const client = new DeviceClient("http://127.0.0.1:59999");
   await rejects(client.join("test"), "ledger-unwritable");
