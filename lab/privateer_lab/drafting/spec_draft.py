@@ -208,7 +208,7 @@ def _suggest_log_options(arm: str | None, reward: str | None, label: str | None)
     """Suggest the missing column of a log, since an outcome among the features is known too late."""
     if label or (arm and reward):
         return []
-    options = {"--arm COLUMN names what people got": arm, "--reward COLUMN what came of it": reward}
+    options = {"--arm COLUMN names what people got": arm, "--reward COLUMN names what came of it": reward}
     missing = " and ".join(option for option, column in options.items() if not column)
     return [f"If the rows are a log of earlier choices, {missing}: no device knows these columns before it chooses."]
 

@@ -197,6 +197,8 @@ def _print_result(result: LoadResult, load_people: LoadPeople, as_json: bool) ->
         return
     accepted = f"accepted_by_{figures.pop('endpoint')}"  # reports at a shuffler may not be counted yet
     del figures["people"]
-    for name, value in name_figures({accepted if key == "accepted" else key: total for key, total in figures.items()}):
-        print(f"{name:40} {format_figure(value) or 'none'}")
+    lines = list(name_figures({accepted if key == "accepted" else key: total for key, total in figures.items()}))
+    width = max(len(name) for name, _ in lines)
+    for name, value in lines:
+        print(f"{name:{width}}  {format_figure(value) or 'none'}")
     print(result.account.sentence if result.account else "What is counted is not known: the server did not say.")

@@ -59,6 +59,7 @@ _FIGURE_NAMES: Final = {
     "best_share": "share of people with the best arm at the end",
     # what it found
     "samples": "reports learned from",
+    "uncertainty": "typical error of a mean reward",
     "stopped": "share of runs that stopped by themselves",
     "set_error_bound": "bound of the probability that the best options are wrong",
     "stopped_early": "share of runs that stopped early",

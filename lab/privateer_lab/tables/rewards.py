@@ -259,7 +259,7 @@ def parse_bounds(text: str) -> tuple[str | None, tuple[float, float]]:
     except ValueError:
         bounds = (math.nan, math.nan)
     if not bounds[0] < bounds[1] or text.startswith("="):
-        remedy = "write column=low:high, as in hours=0:80; or low:high of the reward"
+        remedy = "write column=low:high, low below high, as in hours=0:80; or low:high of the reward"
         raise SpecError("cannot read it", field="--bounds", remedy=remedy)
     return name or None, bounds
 

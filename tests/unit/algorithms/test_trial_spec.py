@@ -89,6 +89,8 @@ def test_a_trial_of_everybody_needs_no_feature() -> None:
     assert encode(Schedule(of_everybody).open(7, 1).policy) == encode(Schedule(unused).open(7, 1).policy)
     with pytest.raises(SpecError, match=r"segments\.features: no feature is 'x' \(add it to context\.features\)"):
         parse_spec(tables | {"segments": {"features": ["x"], "cuts": {"x": [0.5]}}})
+    with pytest.raises(SpecError, match=r"segments\.bins: divides segments\.features, which names none"):
+        parse_spec(tables | {"segments": {"bins": 4}})
 
 
 @pytest.mark.parametrize("name", ["partition", "additive", "linear"])

@@ -189,6 +189,9 @@ class SegmentsSection(Section):
 
     def check_features(self, features: Mapping[str, Feature]) -> None:
         """Check that segments are of the spec's features, and that cuts are within their ranges."""
+        if self.bins is not None and not self.features:
+            remedy = "name a number there, or remove segments.bins"
+            raise SpecError("divides segments.features, which names none", field="segments.bins", remedy=remedy)
         for name in (*self.features, *self.cuts):
             if name not in features:
                 remedy = f"name some of: {', '.join(features)}" if features else "add it to context.features"

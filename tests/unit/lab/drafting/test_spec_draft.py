@@ -226,7 +226,7 @@ def test_the_command_prints_a_spec_that_simulates(tmp_path, capsys, monkeypatch)
 def test_malformed_bounds_are_refused(bounds, capsys):
     code, _, error = run_spec_from(capsys, GARDEN, "--bounds", bounds)
     assert code == 2
-    assert "--bounds: cannot read it" in error
+    assert "--bounds: cannot read it (write column=low:high, low below high" in error
 
 
 def outcomes() -> dict[str, list[object]]:

@@ -16,7 +16,7 @@ from privateer_core.wire.problem import problem_body
 from privateer_core.wire.publication import report_header
 from privateer_lab.load import command
 from privateer_lab.load.command import main
-from privateer_lab.load.driver import Driver
+from privateer_lab.load.driver import Driver, LoadResult
 from privateer_lab.load.wire import Wire
 from privateer_lab.render.words import format_figure
 from privateer_server.rounds.open_round import open_first_round
@@ -47,6 +47,20 @@ def test_ctrl_c_is_no_traceback() -> None:
     code += f"command._run_load = lambda *_: os.kill(os.getpid(), {int(signal.SIGINT)}); command.main(['test'])"
     process = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
     assert (process.returncode, process.stderr) == (130, "")
+
+
+def test_figures_stand_in_one_column(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    async def run(driver: Driver, *_: object) -> None:
+        driver.result.people = driver.result.accepted = 7
+
+    monkeypatch.setattr(Driver, "run", run)
+    as_dict = LoadResult.as_dict
+    monkeypatch.setattr(LoadResult, "as_dict", lambda result: as_dict(result) | {"best_share": 1.0})
+    monkeypatch.setattr(command, "_fetch_spec", lambda _: phased_spec())
+    main(["test"])
+    *lines, _ = capsys.readouterr().out.splitlines()
+    assert "share of people with the best arm at the end  1" in lines
+    assert len({len(line) - len(line.split("  ")[-1].lstrip()) for line in lines}) == 1
 
 
 def test_ctrl_c_shows_what_was_counted(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
