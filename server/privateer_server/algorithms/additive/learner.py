@@ -363,7 +363,7 @@ class AdditiveLearner(TermsLearner[AdditiveState]):
         products = independent_products(self.cells, self.shares(state.masses))
         variances = np.einsum("kij,ij->k", self.posterior(state).covariances, products)
         variances += self.levels(state).variances @ self._level_shares(state.level_counts)
-        return {"uncertainty": float(np.sqrt(variances).mean())}
+        return {"uncertainty": self.spec.reward.span * float(np.sqrt(variances).mean())}
 
     @override
     def build_expected_rewards(self, state: AdditiveState) -> ExpectedRewards | None:

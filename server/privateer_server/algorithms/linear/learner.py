@@ -126,7 +126,7 @@ class LinearLearner(RoundsLearner[LinearSpec, LinearState, LinearPolicy]):
     def figures(self, state: LinearState) -> dict[str, float]:
         """Return the standard error of a mean reward, averaged over arms and participants."""
         variances = np.einsum("kij,ij->k", self.estimate_parameters(state)[1], self.contexts.assumed)
-        return {"uncertainty": float(np.sqrt(variances).mean()) / self.link.scale}
+        return {"uncertainty": self.spec.reward.span * float(np.sqrt(variances).mean()) / self.link.scale}
 
     @override
     def answer(self, state: LinearState) -> Answer:
