@@ -38,7 +38,7 @@ def with_gain_round(spec: Any) -> Any:
     chooses = (
         isinstance(spec, ArmsSpec) and spec.capabilities.further_questions and spec.privacy.trust.calibration == "tight"
     )
-    if not chooses or spec.experiment.reports_per_person > 1 or spec.sources:
+    if not chooses or spec.experiment.reports_per_person > 1 or spec.sources or spec.privacy.tiers:
         return None
     data = spec.model_dump(mode="json", exclude_none=True)
     data["experiment"]["evaluation_fraction"] = 0.2

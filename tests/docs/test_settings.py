@@ -216,6 +216,3 @@ def test_limits_are_by_address_and_leave_proxies_alone() -> None:
     assert zones == ["$stranger", "$stranger"]
     headers_ = {words[0]: words[1] for words in balancer.args("proxy_set_header")}
     assert all(headers_.get(name) == "" for name in FORWARDED)
-    public = [words for words in balancer.inside if words.name == "server" and ("8000",) in words.args("listen")]
-    streams = [words for words in public[0].inside if words.words[:1] == ("~",)]
-    assert [words.args("proxy_buffering") for words in streams] == [[("off",)]]

@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 from privateer_core.algorithms.convex.spec import ConvexSpec
-from privateer_core.algorithms.linear.design_matrix import prior_moments
+from privateer_core.algorithms.linear.design_matrix import place_in_blocks, prior_moments
 from privateer_core.policies.policy import Arms
 from privateer_core.primitives.bounded_vectors import VectorSums
-from privateer_core.primitives.contributions import merged
+from privateer_core.primitives.contributions import RowValues, merged
 from privateer_lab.cli.input_files import load_spec
 from privateer_lab.simulation.delayed_reports import LateSimulation
 from privateer_lab.simulation.scores import SeededNoise
@@ -82,6 +82,14 @@ def choose_by_both(earlier, now, rng):
     return rows, coins, arms, is_late
 
 
+def make_vectors(policy, contributions):
+    """Return the vectors of contributions; a curator makes them from records."""
+    if not isinstance(contributions, RowValues):
+        return contributions.values
+    residuals, moments = policy.mechanism.ball.parts(contributions.rows, contributions.values)
+    return np.hstack([place_in_blocks(residuals, contributions.arms, len(policy.means)), moments])
+
+
 @pytest.mark.parametrize("model", PROMISES)
 def test_slopes_have_the_mean_of_reports_on_decisions_of_two_policies(model):
     """Mean vectors of 32,768 people, by class, against matrices and offsets; both are drawn.
@@ -93,7 +101,9 @@ def test_slopes_have_the_mean_of_reports_on_decisions_of_two_policies(model):
     rows, coins, arms, is_late = choose_by_both(earlier, now, np.random.default_rng(6))
     rewards = now.rewards_link.means((rows * TRUTH[arms]).sum(axis=1))
     contexts, moments = (rows[:, 1:] + 1) / 2, prior_moments(now.design)
-    right, earlier_values = (case.contribute(contexts, coins, Arms(arms), rewards).values for case in (now, earlier))
+    right, earlier_values = (
+        make_vectors(case, case.contribute(contexts, coins, Arms(arms), rewards)) for case in (now, earlier)
+    )
     classes = np.where(is_late, now.find_classes(coins, earlier), now.find_classes(coins, now))
 
     def agree(values, followed):

@@ -28,7 +28,7 @@ from privateer_lab.planning.expectation.choices import VariedSpec, join_names, l
 from privateer_lab.planning.expectation.expected import Expectation, Unit, choose_unit, summarize_runs, write_sentences
 from privateer_lab.planning.expectation.partial_runs import PartialRun
 from privateer_lab.planning.expectation.search import SECONDS, Search, describe_tests, plan_tests
-from privateer_lab.planning.feature_sets.budget import Estimate, FeatureBudget, feature_budgets
+from privateer_lab.planning.feature_sets.budget import FeatureBudget, SurrogateMean, feature_budgets
 from privateer_lab.planning.local_caps import LocalCap, compare_caps
 from privateer_lab.render.tables import part_tables
 from privateer_lab.simulation.delayed_reports import describe_assumptions
@@ -262,7 +262,7 @@ def _print_budgets(budgets: Sequence[FeatureBudget], unit: Unit, *, is_made_up: 
     """Print a table of the features that pay under each promise."""
     caution = " for made-up people (which of yours pay, nobody knows yet)" if is_made_up else ""
 
-    def format_estimate(estimate: Estimate | None) -> str:
+    def format_estimate(estimate: SurrogateMean | None) -> str:
         return "-" if estimate is None else f"{unit.write(estimate.value)} {unit.margin(estimate.margin)}"
 
     rows = [

@@ -196,6 +196,6 @@ def test_a_draft_of_clusters_has_no_feature_of_them(capsys: pytest.CaptureFixtur
     options = ["--arm", "arm", "--reward", "sold", "--cluster", "shop"]
     code, out, err = run(capsys, "spec-from", str(path), *options)
     assert code == 0
-    assert "everybody" in out
+    assert "[context.features]" not in out
     assert "shop" not in out
     assert "20 clusters by shop are few" in err

@@ -19,8 +19,8 @@ from privateer_lab.planning.other_algorithms import (
 from privateer_lab.planning.plans import EPSILON_MAX, Variant, try_promises
 
 
-class Estimate(msgspec.Struct, frozen=True):
-    """A mean reward by surrogate runs, and two standard errors of it."""
+class SurrogateMean(msgspec.Struct, frozen=True):
+    """A mean reward by surrogate runs, and two of its standard errors."""
 
     value: float
     margin: float
@@ -34,12 +34,12 @@ class FeatureBudget(msgspec.Struct, frozen=True):
     epsilon: float | None
     algorithm: str
     features: tuple[str, ...]
-    reward: Estimate  # with these features
-    single: Estimate  # of a single arm that is learned under the promise
+    reward: SurrogateMean  # with these features
+    single: SurrogateMean  # of a single arm that is learned under the promise
     another: str | None  # the feature that would add most; None: no other tells anything
-    with_another: Estimate | None
-    with_twice_people: Estimate | None
-    with_twice_epsilon: Estimate | None
+    with_another: SurrogateMean | None
+    with_twice_people: SurrogateMean | None
+    with_twice_epsilon: SurrogateMean | None
 
 
 def feature_budgets(spec: ArmsSpec, promises: Iterable[Variant]) -> list[FeatureBudget]:
@@ -61,11 +61,11 @@ def find_budget(promise: Variant, outcomes: PotentialOutcomes) -> FeatureBudget:
         spec = with_own_rounds(with_features(tables, names), name)
         return None if spec is None else evaluate_set(outcomes, names, spec)
 
-    def estimate(chosen: FeatureSet | None) -> Estimate | None:
+    def estimate(chosen: FeatureSet | None) -> SurrogateMean | None:
         if chosen is None:
             return None
         value = reward.low + reward.span * (mean_expected + chosen.value)
-        return Estimate(value, 2 * reward.span * chosen.standard_error)
+        return SurrogateMean(value, 2 * reward.span * chosen.standard_error)
 
     others = [other for other in rank_features(outcomes) if other not in names]
     extensions = [evaluate(tables, (*names, other), summed) for other in ([] if sets.next_set else others)]
@@ -79,8 +79,8 @@ def find_budget(promise: Variant, outcomes: PotentialOutcomes) -> FeatureBudget:
         epsilon=promise.epsilon if promise.spec.privacy.trust.promises else None,
         algorithm=name,
         features=names,
-        reward=cast(Estimate, estimate(chain.last)),
-        single=cast(Estimate, estimate(chain.sets[0])),
+        reward=cast(SurrogateMean, estimate(chain.last)),
+        single=cast(SurrogateMean, estimate(chain.sets[0])),
         another=next((name for name in next_set.names if name not in names), None) if next_set else None,
         with_another=estimate(next_set),
         with_twice_people=estimate(evaluate(doubled_tables, names, name)),
