@@ -13,7 +13,7 @@ from privateer_lab.services.processes import Services, free_port
 
 pytestmark = pytest.mark.browser
 
-LOAD_MAX = 350_000
+LOAD_MAX = 360_000
 _JOIN = """async ([server, name]) => {
   const { Client, IndexedDbLedger } = await import("./sdk/index.js");
   globalThis.ledger = new IndexedDbLedger(name);
