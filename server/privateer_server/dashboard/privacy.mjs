@@ -19,7 +19,8 @@ export function describePromise({ epsilon, delta }) {
 
 function makePromise(record) {
   const reports = record.reports_per_person, several = reports > 1 ? ` All ${formatNumber(reports)} reports of a person share it.` : " A person reports once, in one round, and spends it there.";
-  return [el("p", { class: "recommended" }, record.epsilon === null ? "Nobody is promised anything: this is a baseline." : ["Each person is promised ", el("strong", {}, describePromise(record).toLowerCase()), `.${several}`])];
+  const tiers = (record.tiers ?? []).map((tier) => `, or ${describePromise(tier).toLowerCase()} if they chose '${tier.name}'`).join("");
+  return [el("p", { class: "recommended" }, record.epsilon === null ? "Nobody is promised anything: this is a baseline." : ["Each person is promised ", el("strong", {}, describePromise(record).toLowerCase()), `${tiers}.${several}`])];
 }
 
 /** One claim, with what the best attack achieves in plain words. */
