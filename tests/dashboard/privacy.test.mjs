@@ -7,9 +7,11 @@ import { privacyPanel } from "../../server/privateer_server/dashboard/privacy.mj
 
 const PROMISE = { experiment: "test", epsilon: 1, delta: 0, reports_per_person: 1, certificate: { claims: [], assumes: [] }, sources: [], rounds: [] };
 
-test("each tier's epsilon is in the sentence on what a person is promised", () => {
-  const tiers = [{ name: "generous", epsilon: 4, delta: 0, rounds: [] }];
+test("the epsilon of each tier and source is in the sentence on what a person is promised", () => {
+  const groups = [{ name: "generous", epsilon: 4, delta: 0, rounds: [] }];
   const promise = (record) => privacyPanel(record, null).flat(Infinity)[0].textContent;
-  assert.ok(promise({ ...PROMISE, tiers }).startsWith("Each person is promised epsilon 1, or epsilon 4 if they chose 'generous'. "));
+  for (const key of ["tiers", "sources"]) {
+    assert.ok(promise({ ...PROMISE, [key]: groups }).startsWith("Each person is promised epsilon 1, or epsilon 4 among people of generous. "));
+  }
   assert.ok(promise(PROMISE).startsWith("Each person is promised epsilon 1. "));
 });

@@ -1,4 +1,4 @@
-"""The best of two arms, of .45 and .55, in whole experiments: people until it is known, and stops by chance."""
+"""Experiments with two arms, of .45 and .55: people until the best is known, and stops by chance."""
 
 from dataclasses import replace
 from typing import Any
@@ -44,5 +44,5 @@ def test_the_best_of_two_arms_is_known_soon(model: str, monkeypatch: pytest.Monk
 @pytest.mark.timeout(3600)  # 1,000 whole experiments on a busy machine
 @pytest.mark.parametrize("model", PROMISES)
 def test_equal_arms_stop_with_the_failure_probability_at_most(model: str) -> None:
-    """Of 1,000 runs 50 may stop, and 74 are a false alarm in 3,000; 10 and 21 do."""
+    """Count stops in 1,000 runs: 50 are allowed, 74 are a false alarm once in 3,000; 10 and 21 stop."""
     assert (count_people(model, 0.0, 1_000) < HORIZON).sum() < 74

@@ -7,7 +7,7 @@ import { capitalize, formatCell, formatNumber, formatFigure, formatCount, format
 /** The parts of the panel; `risk` is null until it is known. */
 export function privacyPanel(record, risk) {
   return [makePromise(record), ...record.certificate.claims.map((claim, n) => makeClaim(claim, risk?.risks[n])),
-    makeAssumptions(record.certificate.assumes), ...[...record.sources, ...(record.tiers ?? [])].map(makeSource), makeRounds("rounds", "What each round spent, and how reports were randomized", record),
+    makeAssumptions(record.certificate.assumes), ...listGroups(record).map(makeGroup), makeRounds("rounds", "What each round spent, and how reports were randomized", record),
     el("p", { class: "hint" }, "Anybody can compute all of this anew: ", el("code", {}, `privateer account experiment ${record.experiment}`))];
 }
 
@@ -17,10 +17,13 @@ export function describePromise({ epsilon, delta }) {
   return `Epsilon ${formatFigure(epsilon)}${delta > 0 ? `, delta ${formatFigure(delta)}` : ""}`;
 }
 
+/** The records of people with a promise of their own: those of sources, and of tiers. */
+const listGroups = (record) => [...record.sources, ...(record.tiers ?? [])];
+
 function makePromise(record) {
   const reports = record.reports_per_person, several = reports > 1 ? ` All ${formatNumber(reports)} reports of a person share it.` : " A person reports once, in one round, and spends it there.";
-  const tiers = (record.tiers ?? []).map((tier) => `, or ${describePromise(tier).toLowerCase()} if they chose '${tier.name}'`).join("");
-  return [el("p", { class: "recommended" }, record.epsilon === null ? "Nobody is promised anything: this is a baseline." : ["Each person is promised ", el("strong", {}, describePromise(record).toLowerCase()), `${tiers}.${several}`])];
+  const others = listGroups(record).filter(({ epsilon }) => epsilon !== null).map((group) => `, or ${describePromise(group).toLowerCase()} among people of ${group.name}`).join("");
+  return [el("p", { class: "recommended" }, record.epsilon === null ? "Nobody is promised anything: this is a baseline." : ["Each person is promised ", el("strong", {}, describePromise(record).toLowerCase()), `${others}.${several}`])];
 }
 
 /** One claim, with what the best attack achieves in plain words. */
@@ -45,7 +48,7 @@ function makeAssumptions(texts) {
   return el("div", {}, el("h3", {}, "What nobody can compute, and the promise rests on"), el("ul", {}, texts.map((text) => el("li", {}, capitalize(text)))));
 }
 
-function makeSource(record) {
+function makeGroup(record) {
   return el("div", { class: "claim" }, el("h3", {}, `People of ${record.name}`), el("p", {}, `${describePromise(record)}.`),
     makeRounds(`rounds-${record.name}`, `Rounds of ${record.name}`, record));
 }

@@ -95,14 +95,14 @@ class Serving(msgspec.Struct, frozen=True):
 
 
 class Curator(StrEnum):
-    """Who sees records as they are."""
+    """A party that sees records as they are."""
 
     NOBODY = "nobody"
     SERVER = "server"
 
 
 class NoiseOrigin(StrEnum):
-    """Who adds noise, and to what."""
+    """A party that adds noise, and what it adds noise to."""
 
     NOBODY = "nobody"  # nothing is promised
     DEVICES = "devices"  # each device, to its report
@@ -119,7 +119,7 @@ class Crowd(StrEnum):
 
 
 class Recipient(StrEnum):
-    """Who takes the reports: the service of that name on the wire."""
+    """A service that takes the reports, by its name on the wire."""
 
     SERVER = "server"
     SHUFFLER = "shuffler"

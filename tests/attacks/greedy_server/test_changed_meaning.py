@@ -93,7 +93,7 @@ WITH_FEATURES: dict[str, dict[str, Any]] = {
 def test_features_that_come_or_go_get_no_report(
     tmp_path: Path, with_features: str, without: str, has_features: bool
 ) -> None:
-    """Who chose without a context says nothing by features, and who chose by one does not report as everybody."""
+    """Refuse a report under features after a choice without a context, and the reverse."""
     specs = [parse_spec(tables(changes)) for changes in (WITHOUT_FEATURES[without], WITH_FEATURES[with_features])]
     first, other = specs[has_features], specs[not has_features]
     server = Server(published(first))

@@ -56,7 +56,7 @@ def test_a_report_that_another_tiers_channel_made_is_detected() -> None:
 
 
 def test_sampled_reports_have_the_law_of_their_tier() -> None:
-    """Of 40,000 reports of each tier the share of every symbol is within 6 standard errors: one in 10 million fails."""
+    """Compare shares of symbols among 40,000 reports of each tier within 6 standard errors: one in 10 million fails."""
     count = 40_000
     coins = np.full(count, 7, np.uint32)
     for tier in range(len(CHANNELS)):

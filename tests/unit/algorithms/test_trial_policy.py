@@ -184,7 +184,7 @@ def test_coins_ask_every_arm_and_segment_as_often(policy: TrialPolicy) -> None:
     ],
 )
 def test_reports_answer_all_questions_where_that_has_less_variance(segments: int, epsilon: float, turns: bool) -> None:
-    """With one guardrail, turns are better below epsilon 1.34 for one segment, and below about 2 for four."""
+    """Turns are better with one guardrail below epsilon 1.34 for one segment, and below about 2 for four."""
     spec = SPECS["none"].model_dump(exclude_none=True)
     spec["privacy"] = {"model": "local", "epsilon": epsilon}
     spec["algorithm"] |= {"guardrails": ["refund"]}

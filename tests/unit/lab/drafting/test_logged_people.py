@@ -291,7 +291,7 @@ def test_what_choosing_gained_on_unseen_rows_is_said_if_it_gained(is_crossed):
         people.__dict__["held_out_gain"] = (0.065, 0.01)
         expected_gain = people.means.max(axis=1).mean() - people.means.mean(axis=0).max()
         assert expected_gain < 0.065
-        said = f"simulated people gain less, {100 * expected_gain:.1f} points at most"
-        assert any(said in note for note in people.fit_notes)
+        caveat = f"simulated people gain less, {100 * expected_gain:.1f} points at most"
+        assert any(caveat in note for note in people.fit_notes)
         people.__dict__["held_out_gain"] = (expected_gain / 2, 0.001)
         assert not any("gain less" in note for note in people.fit_notes)
