@@ -21,9 +21,8 @@ from privateer_core.wire.keys import load_or_create_key, publish_key
 _START_SECONDS = 90.0
 _LOOPBACK_SETTINGS = {"PRIVATEER_HOST": "127.0.0.1", "PRIVATEER_ADMIN_HOST": "127.0.0.1"}
 _FREE_PORTS, _PORT_SHARES = range(20_000, 32_000), 16
-"""Ports of services without a fixed one, and the number of processes that share them out."""
-_assigned_ports: set[int] = set()
-"""Ports outside of the ephemeral ranges of all systems."""
+"""Ports outside of the ephemeral ranges of all systems, and the number of processes that share them out."""
+_tried_ports: set[int] = set()
 _PORT_OPTIONS = ("--server-port", "--shuffler-port", "--admin-port", "--shuffler-admin-port")
 
 
@@ -148,15 +147,19 @@ def free_port() -> int:
     """Return a free port of the loopback interface.
 
     It is below the ephemeral ports, since a system may give an ephemeral port away before the service listens. No
-    process gets a port twice, and processes started one after another choose among different ones.
+    process tries a port again before it has tried all of its share, and processes started one after another have
+    different shares.
     """
-    ports = _FREE_PORTS[os.getpid() % _PORT_SHARES :: _PORT_SHARES]
-    while True:
-        port = secrets.choice([port for port in ports if port not in _assigned_ports] or ports)
+    share = _FREE_PORTS[os.getpid() % _PORT_SHARES :: _PORT_SHARES]
+    for _ in range(2 * len(share)):
+        if _tried_ports.issuperset(share):
+            _tried_ports.clear()
+        port = secrets.choice([port for port in share if port not in _tried_ports])
+        _tried_ports.add(port)
         with suppress(OSError), socket.socket() as probe:
             probe.bind(("127.0.0.1", port))
-            _assigned_ports.add(port)
             return port
+    raise OSError(errno.EADDRINUSE, f"no port from {_FREE_PORTS.start} to {_FREE_PORTS.stop - 1} is free")
 
 
 def check_ports(ports: Mapping[str, int]) -> None:

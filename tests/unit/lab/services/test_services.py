@@ -14,6 +14,7 @@ from privateer_core.answer.people import HeldReports, People
 from privateer_core.errors import SpecError, Unavailable
 from privateer_lab.cli.command_line import main
 from privateer_lab.load.driver import run_load
+from privateer_lab.services import processes
 from privateer_lab.services import rest as shuffler_holdings
 from privateer_lab.services.demo import demo_spec
 from privateer_lab.services.processes import Processes, check_ports, free_port, run_services
@@ -58,6 +59,19 @@ def test_a_port_for_two_listeners() -> None:
     port = free_port()
     with pytest.raises(SpecError, match=f"--admin-port: {port} is taken"):
         check_ports({"--server-port": port, "--admin-port": port})
+
+
+def test_a_free_port_is_found_however_many_are_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process whose last untried port was taken by another one looked for a free one for ever."""
+    free = free_port()
+    monkeypatch.setattr(processes, "_PORT_SHARES", 1)
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        taken = other.getsockname()[1]
+        monkeypatch.setattr(processes, "_FREE_PORTS", range(free, taken + 1, taken - free))
+        assert [free_port() for _ in range(3)] == [free] * 3
+        monkeypatch.setattr(processes, "_FREE_PORTS", range(taken, taken + 1))
+        with pytest.raises(OSError, match=f"no port from {taken} to {taken} is free"):
+            free_port()
 
 
 def test_a_service_that_dies_or_hangs_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
