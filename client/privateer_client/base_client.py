@@ -289,9 +289,9 @@ class BaseClient(Generic[_Transport]):
             n_bare = self._account.tokens.count_tokenless(experiment, endpoint) if self._account.tokens else 0
             yield from tokens.fill(endpoint, n_bare, self._pace.timeout)
         for report in doubted_reports:
-            yield from self._make_tokens(self._make_address(report.experiment.rpartition("/")[2])).replace(
-                report, self._pace.timeout
-            )
+            yield from self._make_tokens(
+                self._make_address(report.experiment.rpartition("/")[2])
+            ).replace_refused_token(report, self._pace.timeout)
 
     def _make_due_reports_steps(self, end: float) -> Steps[dict[str, ReportStatus]]:
         """Make the due reports before ``end``, and return the statuses of the reports that could not be made."""

@@ -7,7 +7,7 @@ from typing import Final
 from urllib.parse import urlencode
 
 from privateer_client.delivery import DeliveryRequest, EndpointAnswer, Steps
-from privateer_client.ledger.known_servers import KnownServer, Servers, contradiction
+from privateer_client.ledger.known_servers import KnownServer, Servers, find_contradiction
 from privateer_core.errors import InputError, LogRollback, Unavailable, Untrusted
 from privateer_core.wire.identity import key_changed_error, verify_signature
 from privateer_core.wire.transparency_log import (
@@ -49,7 +49,7 @@ class Witness:
     def saw_rollback(self) -> bool:
         """Whether the evidence against the server is only a rollback of its log."""
         evidence = self._servers.evidence(self._server)
-        return evidence is not None and contradiction(evidence) is LogRollback
+        return evidence is not None and find_contradiction(evidence) is LogRollback
 
     def mark_rollback_answered(self) -> None:
         """Mark the evidence of a rollback as answered."""

@@ -12,7 +12,7 @@ import numpy as np
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PublicKey
 from cryptography.hazmat.primitives.hpke import AEAD, KDF, KEM, Suite
 
-from privateer_client.publication_parts import decode_policy_body, meaning, parse_spec_body, require_agreement
+from privateer_client.publication_parts import decode_policy_body, digest_meaning, parse_spec_body, require_agreement
 from privateer_core.arrays import Array, Coins, Ints, NDArray
 from privateer_core.errors import InputError, Malformed, TermsRefused
 from privateer_core.policies.past_arms import recall_arms, select_reporting_arms
@@ -136,11 +136,11 @@ class Participation:
         """The privacy terms of this round's reports."""
         return self.policy.terms
 
-    def meaning(self, options: int, cohort: str = "") -> bytes:
-        """Return the cached digest of the spec's meaning for reports (`meaning`), with the first ``options`` arms."""
+    def meaning_digest(self, options: int, cohort: str = "") -> bytes:
+        """Return the cached result of `digest_meaning` of the spec with the first ``options`` arms."""
         cohort = cohort or self.tier  # a report costs no more than the tier by which the participant chose
         if (options, cohort) not in self._meanings:
-            self._meanings[options, cohort] = meaning(self.spec, options, cohort)
+            self._meanings[options, cohort] = digest_meaning(self.spec, options, cohort)
         return self._meanings[options, cohort]
 
     @property
@@ -278,7 +278,7 @@ class StoredChoice:
         return cls(
             decided=participation.round.version,
             digest=participation.header.digest,
-            meaning=participation.meaning(len(spec.options)),
+            meaning=participation.meaning_digest(len(spec.options)),
             options=len(spec.options),
             contexts=contexts,
             coins=coins,
@@ -338,7 +338,7 @@ class StoredChoice:
 
     def check_publication(self, opened: Participation) -> None:
         """Refuse a publication under which the choice has another meaning than when it was made."""
-        check_same_meaning(self.meaning, opened.meaning(self.options))
+        check_same_meaning(self.meaning, opened.meaning_digest(self.options))
         if opened.round.version == self.decided and opened.header.digest != self.digest:
             detail = "the server has published another policy of this version"
             raise TermsRefused(detail, field="version", remedy="do not report")
@@ -349,7 +349,7 @@ class StoredChoice:
         A due report stays valid as long as its meaning is the same. Before that, the choice lapses when another arm is
         retired; without a window also when its period ends, when no report is requested, or when it would not count.
         """
-        has_same_meaning = self.meaning == participation.meaning(self.options)
+        has_same_meaning = self.meaning == participation.meaning_digest(self.options)
         if self.is_due(now):
             return not (self.window or has_same_meaning)
         # It lapses with any arm, since otherwise the age of a report would reveal who had the retired arm.

@@ -253,7 +253,9 @@ class PersonChoice:
     def make_past_report(self, past: Past, participation: Participation, opened: Participation) -> SealedReport | None:
         """Make and pay for the report on an earlier arm, under the spec joined, as `make`; None if unrequested."""
         (contexts, arm, rewards, propensities), spec, cohort = past, participation.spec, participation.cohort
-        check_same_meaning(participation.meaning(len(spec.options), cohort), opened.meaning(len(spec.options), cohort))
+        check_same_meaning(
+            participation.meaning_digest(len(spec.options), cohort), opened.meaning_digest(len(spec.options), cohort)
+        )
         if not opened.is_report_requested:
             return None
         facts = (contexts, np.array([_arm_index(arm, spec.options)]), rewards, propensities)

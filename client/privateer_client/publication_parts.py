@@ -47,7 +47,7 @@ def require_agreement(is_equal: bool, field: str) -> None:
         raise TermsRefused("round, spec and policy disagree", field=field, remedy="do not take part")
 
 
-def meaning(spec: Spec, options: int | None = None, cohort: str = "") -> bytes:
+def digest_meaning(spec: Spec, options: int | None = None, cohort: str = "") -> bytes:
     """Return a digest of the parts of a spec that determine the meaning of reports and their privacy.
 
     options: number of arms or actions that are included, the first ones; None: all.

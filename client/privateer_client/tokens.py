@@ -67,7 +67,7 @@ class Tokens:
             keys = yield from self._fetch_agreed_keys(self._address.service_url(endpoint), timeout)
             yield from self._get_tokens(endpoint, n_missing, keys.usable, timeout)
 
-    def replace(self, report: SealedReport, timeout: float) -> Steps[None]:
+    def replace_refused_token(self, report: SealedReport, timeout: float) -> Steps[None]:
         """Fetch another token for a report with a refused token, if the endpoint does not publish the token's key.
 
         The report keeps its token until another token is there, since an issuer may restore its keys. Its bytes stay

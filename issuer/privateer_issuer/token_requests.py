@@ -127,9 +127,9 @@ class DeviceQuotas:
                 grants: Sequence[bool | None]
                 try:
                     grants = await loop.run_in_executor(self._disk, count, requests, self._max_tokens)
-                    self._writes.note()
+                    self._writes.record_commit()
                 except sqlite3.Error as error:
-                    self._writes.note(error)
+                    self._writes.record_commit(error)
                     grants = [None] * len(futures)
                 for future, grant in zip(futures, grants, strict=True):
                     if future.done():  # the device has hung up

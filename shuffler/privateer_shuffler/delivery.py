@@ -234,7 +234,7 @@ class Forwarding:
         """
         if not await pool.claim_when_complete():
             return True
-        answer = await self._deliver(await pool.batch(), pool.round.experiment, is_past)
+        answer = await self._deliver(await pool.read_batch(), pool.round.experiment, is_past)
         if answer is None:
             self._metrics.count_dropped(pool.round.experiment, pool.n_shown)
             _log.warning("gave up version %d of %s, which is over", pool.round.version, pool.round.experiment)

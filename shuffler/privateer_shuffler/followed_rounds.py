@@ -307,13 +307,15 @@ class FollowedRounds:
                 async with self._lock:  # a newer version may have come meanwhile
                     if self._is_past(pool.round):
                         return False
-                    self._track_round(replace(self._followed[pool.round.experiment], pool=await pool.renew()))
+                    self._track_round(
+                        replace(self._followed[pool.round.experiment], pool=await pool.start_next_batch())
+                    )
                 self.held_pools.replace(pool)
                 return True
             except errors.Unavailable as error:
                 _log.warning("no further batch of %s yet: %s", pool.round.experiment, error)
             except (OSError, sqlite3.Error):
-                pool.last_commit.note(is_durable=False)
+                pool.last_commit.record(is_durable=False)
             await asyncio.sleep(held_pools.RETRY_SECONDS)
         return False
 

@@ -73,7 +73,7 @@ class HeldPools:
                 await asyncio.to_thread(self._pool_store.end_version, pool.round.experiment, pool.round.version)
                 n_participants = await pool.forget()
             except (OSError, sqlite3.Error):
-                pool.last_commit.note(is_durable=False)
+                pool.last_commit.record(is_durable=False)
                 await asyncio.sleep(RETRY_SECONDS)
             else:
                 del self._tasks[pool]

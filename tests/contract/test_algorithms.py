@@ -161,7 +161,7 @@ def test_the_best_policy_so_far_invites_no_participants(spec, turns):
         step.policy.check(spec)
         assert same(decode(encode(step.policy), kind_of(spec)), step.policy)
         # What was paused goes on.
-        after = learner.open_next_round(learner.miss(state, step.policy, is_repeated=True), 8, 9)
+        after = learner.open_next_round(learner.learn_without_release(state, step.policy, is_repeated=True), 8, 9)
         after.policy.check(spec)
         assert after.batch_size == learner.open_next_round(state, 8, 9).batch_size
 

@@ -31,7 +31,7 @@ EMBEDDED = (
     (RoundKeys, "destroy"),
     (Store, "claim"),
     (Store, "erase_old_states"),
-    (Journal, "record_last_batch"),
+    (Journal, "record_end_of_batches"),
 )
 SHARED = (
     (LockedExperiments, "commit"),
@@ -41,13 +41,13 @@ SHARED = (
     (RoundKeys, "create_key"),
     (RoundKeys, "destroy"),
     (Store, "claim"),
-    (Journal, "record_last_batch"),
+    (Journal, "record_end_of_batches"),
 )
 MIXING = (
     (RoundStore, "commit"),
     (RoundStore, "write"),
     (RoundStore, "truncate_log"),
-    (RoundStore, "renew"),
+    (RoundStore, "start_next_batch"),
     (RoundStore, "erase"),
     (PoolStore, "store_publication"),
     (PoolStore, "end_version"),

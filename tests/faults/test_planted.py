@@ -87,7 +87,7 @@ def released_again(patched: pytest.MonkeyPatch) -> None:
 
 def told_before_on_record(patched: pytest.MonkeyPatch) -> None:
     """A shuffler hears that a round takes no further batch, and the journal does not know it."""
-    patched.setattr(Journal, "record_last_batch", lambda *_: None)
+    patched.setattr(Journal, "record_end_of_batches", lambda *_: None)
 
 
 @contextmanager

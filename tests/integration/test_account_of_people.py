@@ -194,7 +194,7 @@ def simulate_account(spec: Spec, seed: int) -> People:
         assert account.counted + account.n_refused + late == people
         assert late <= account.out_of_reach
     run.finish()
-    assert run.outcome().account == account
+    assert run.build_run().account == account
     return account
 
 

@@ -161,7 +161,7 @@ def test_learning_with_the_wrong_shares_costs_regret():
         while run.step.batch_size:
             run.close_round()
         run.finish()
-        return run.outcome().regret
+        return run.build_run().regret
 
     right, wrong = ([regret(kind, seed) for seed in range(6)] for kind in (LateSimulation, Blind))
     assert np.mean(right) < np.mean(wrong)

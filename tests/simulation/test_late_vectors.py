@@ -269,7 +269,7 @@ def test_coefficients_are_unbiased_by_reports_on_decisions_of_two_policies(place
     learner, release = SparseSumLearner(spec), VectorSums(2 * count, sums, 0.0)
 
     def off(policy):
-        estimates = learner.estimates(learner.learn(learner.blank(), policy, release))
+        estimates = learner.estimates(learner.learn(learner.empty_state(), policy, release))
         expected = truth[list(places)]
         return float(np.abs((estimates.values[list(places)] - expected) / estimates.deviations[list(places)]).max())
 
@@ -288,7 +288,7 @@ def test_learning_with_the_wrong_slopes_costs_regret():
         while run.step.batch_size:
             run.close_round()
         run.finish()
-        return run.outcome().regret
+        return run.build_run().regret
 
     right, wrong = ([regret(kind, seed) for seed in range(4)] for kind in (LateSimulation, Blind))
     assert np.mean(right) < 0.9 * np.mean(wrong)

@@ -283,7 +283,7 @@ def relative_rewards(spec: PartitionSpec, seed: int) -> tuple[float, float]:
     policy = run.schedule.learner.policy(run.step.state, NewRound(99, 0))
     arms = policy.decide(encode_contexts(raw, spec), np.zeros(len(raw), np.uint32)).arms
     constant = means.mean(axis=0).max()
-    regret = run.outcome().regret / run.people
+    regret = run.build_run().regret / run.people
     return (means.max(axis=1).mean() - regret) / constant, means[np.arange(len(raw)), arms].mean() / constant
 
 
@@ -303,7 +303,7 @@ def test_where_contexts_hardly_matter_little_is_lost_and_last_policies_are_as_go
     rewards = relative_rewards_by_seed(spec)
     assert rewards[:, 0].mean() > 0.96
     assert rewards[:, 1].min() > 0.98
-    run = run_to_end(make_simulation(spec, 0)).outcome()
+    run = run_to_end(make_simulation(spec, 0)).build_run()
     assert run.uniform_regret > 1.5 * run.regret
 
 

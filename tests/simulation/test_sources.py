@@ -62,7 +62,7 @@ def draw_estimate(spec, learner, state, policy, seed, shares):
     rewards = (rng.random(people) < MEANS[arms]).astype(float)
     slots = rng.integers(0, 2**32, people, dtype=np.uint32)
     mechanism, noise = policy.mechanism, SeededNoise(rng)
-    reports = mechanism.randomize(policy.recall(contexts, slots, arms, rewards), noise)
+    reports = mechanism.randomize(policy.contribute_past_arms(contexts, slots, arms, rewards), noise)
     release = mechanism.release(mechanism.add(mechanism.empty(), reports), noise)
     after = learner.learn(state, policy, release)
     return (after.evidence.moment / after.evidence.precision).ravel()
@@ -96,7 +96,9 @@ def test_context_arm_and_reward_together_stay_within_epsilon(model):
         slots = np.full(60_000, slot, np.uint32)
         symbols = []
         for seed, (place, arm, reward) in enumerate(people):
-            batch = policy.recall(np.full((60_000, 2), place), slots, np.full(60_000, arm), np.full(60_000, reward))
+            batch = policy.contribute_past_arms(
+                np.full((60_000, 2), place), slots, np.full(60_000, arm), np.full(60_000, reward)
+            )
             symbols.append(policy.mechanism.randomize(batch, SeededNoise(seed))["symbol"])
         for indice in range(len(people)):
             for other in range(indice):

@@ -69,9 +69,9 @@ def test_residual_moments_are_used_where_noise_leaves_them_clearer():
 def test_an_arm_without_reports_is_expected_at_the_common_mean():
     """Of 3,000 participants at -.9 with noise of 8 only the common mean is beyond chance."""
     equal_arms = RewardTotals(3000, np.full(3, 1000.0), np.array([-905.0, -890.0, -910.0]), 64.0)
-    assert equal_arms.pooled_means == pytest.approx(np.full(3, -2705 / 3000))
+    assert equal_arms.shrunk_means == pytest.approx(np.full(3, -2705 / 3000))
     reward_totals = RewardTotals(3000, np.full(3, 1000.0), np.array([-905.0, -890.0, -600.0]), 64.0)
-    assert reward_totals.pooled_means[2] == pytest.approx(-0.6, abs=0.02)
+    assert reward_totals.shrunk_means[2] == pytest.approx(-0.6, abs=0.02)
     moments = np.diag([1000.0, 0.0, 2000.0, 3000.0])
     moments[:3, 3] = moments[3, :3] = -900.0, 0.0, -1800.0
     estimates = estimate_coefficients(3000, moments, np.zeros((4, 4)), np.full(3, -0.9))

@@ -48,7 +48,7 @@ _FIRST: Final = 900
 class LinearThompson(Baseline):
     """A ridge regression for each arm on one-hot features; each person gets the best of a draw (mabwiser's LinTS)."""
 
-    at_once = 100
+    chunk_size = 100
 
     def __init__(self, spec: ArmsSpec, seed: int) -> None:
         super().__init__(spec, seed)
@@ -175,7 +175,7 @@ def race_policies(
         except SpecError as error:  # too few rows for a crowd
             yield row | {"policy": "now", "seed": 0, "reward": math.nan, "told": str(error)}
             continue
-        text = private_draft.fitted
+        text = private_draft.text_with_choice
         seconds = time.process_time() - started
         now = cast(ArmsSpec, parse_spec(race.tables(text)))
         description = f"{now.algorithm.name} {'+'.join(now.features)} of {len(now.options)} options"
@@ -206,7 +206,7 @@ def count_kept_of_shuffled(race: Race, promises: Sequence[str], logs: int) -> It
     for seed in range(logs):
         shuffled = replace(race, seed=seed, shuffled=True)
         for promise in promises:
-            now = read_spec(shuffled.make_draft(promise).fitted)
+            now = read_spec(shuffled.make_draft(promise).text_with_choice)
             counts = {"features": len(cast(ArmsSpec, now).features), "options": len(now.options)}
             yield {"table": race.name, "promise": promise, "policy": "shuffled", "seed": seed} | counts
 

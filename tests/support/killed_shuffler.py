@@ -47,7 +47,7 @@ def _deadly_delivery() -> None:
 def main() -> None:
     """Run the shuffler, whose leases are short."""
     Leases.__init__.__defaults__ = (1.0,)
-    for method in ("batch", "renew", "erase"):
+    for method in ("read_batch", "start_next_batch", "erase"):
         _deadly(SharedRound, method)
     _deadly_delivery()
     app.main()

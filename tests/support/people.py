@@ -91,7 +91,7 @@ def mean_reward(tables: Mapping[str, Any], seeds: Iterable[int]) -> float:
         while simulation.step.batch_size:
             simulation.close_round()
         simulation.finish()
-        rewards.append(simulation.outcome().reward)
+        rewards.append(simulation.build_run().reward)
     return sum(rewards) / len(rewards)
 
 

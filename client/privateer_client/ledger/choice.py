@@ -26,7 +26,7 @@ def pinned_terms(spec: Spec, terms: Terms) -> str:
         "model": terms.model,
         "epsilon": terms.epsilon if math.isfinite(terms.epsilon) else None,
         "delta": terms.delta,
-        "each": allotment and allotment.each,
+        "each": allotment and allotment.report_event,
         "arms": spec.privacy.arm_visibility,
         "honest_fraction": spec.privacy.honest_fraction,
     }
@@ -64,7 +64,8 @@ class StoredArm:
         if not len(self.arms) or participation.is_over or self.period != period_number(participation.spec, now):
             return False
         return (
-            self.meaning == participation.meaning(self.options) and self.display_value not in participation.spec.retired
+            self.meaning == participation.meaning_digest(self.options)
+            and self.display_value not in participation.spec.retired
         )
 
 

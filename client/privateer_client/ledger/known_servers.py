@@ -81,7 +81,7 @@ class KnownServers(Servers):
         # It stays to be published: an old head of another log than the one that went on shows that there are two.
         with self._file.transaction() as database:
             stored = self.evidence(server)
-            if stored is not None and contradiction(stored) is LogRollback:
+            if stored is not None and find_contradiction(stored) is LogRollback:
                 marked = json.dumps(json.loads(stored) | {"answered": True}, indent=1)
                 database.execute("UPDATE evidence SET body = ? WHERE server = ?", (marked, server))
 
@@ -91,7 +91,7 @@ class KnownServers(Servers):
         return None if row is None else str(row[0])
 
 
-def contradiction(evidence: str) -> type[LogForked] | type[LogRollback] | None:
+def find_contradiction(evidence: str) -> type[LogForked] | type[LogRollback] | None:
     """Return the type of contradiction that evidence shows; None if it shows none or is answered."""
     document = json.loads(evidence)
     return None if document.get("answered") else CONTRADICTIONS.get(document["problem"])
@@ -100,7 +100,7 @@ def contradiction(evidence: str) -> type[LogForked] | type[LogRollback] | None:
 def refuse_contradictory_server(servers: Servers, server: str) -> None:
     """Refuse a server if the device has evidence that it contradicted itself."""
     evidence = servers.evidence(server)
-    error = None if evidence is None else contradiction(evidence)
+    error = None if evidence is None else find_contradiction(evidence)
     if error is not None:
         detail = "the device holds evidence that the server contradicted itself"
         remedy = f"publish client.evidence; ledger.servers.forget({server!r}) trusts the server anew"
@@ -110,7 +110,7 @@ def refuse_contradictory_server(servers: Servers, server: str) -> None:
 def _outweighs(evidence: str, old_evidence: str) -> bool:
     """Whether evidence replaces the stored evidence, because it is stronger or the stored evidence is answered."""
     new, old = _strength(evidence), _strength(old_evidence)
-    return new > old or (new == old and contradiction(old_evidence) is None)
+    return new > old or (new == old and find_contradiction(old_evidence) is None)
 
 
 def _strength(evidence: str) -> int:

@@ -28,7 +28,7 @@ from privateer_lab.audit.law import Scores
 from privateer_lab.audit.views import attack_batches as batch_view
 from privateer_lab.audit.views import attack_reports as report_view
 from privateer_lab.audit.views import draw_coins, log_likelihood, model_for
-from privateer_lab.audit.whole_experiments import iterate_tight_claims, make_contributions, observe_outcomes
+from privateer_lab.audit.whole_experiments import build_decisions_and_rewards, iterate_tight_claims, make_contributions
 from privateer_server.rounds.open_round import OpenRound
 from privateer_shuffler.pool.placed_round import PlacedRound
 from privateer_shuffler.pool.pool import Label, Pool
@@ -131,7 +131,7 @@ async def _shuffle_batch(open_round: OpenRound, sealed: list[bytes]) -> list[byt
         label = Label(open_round.round, open_round.digest)
         pool = Pool(PlacedRound(await asyncio.to_thread(RoundStore.create, Path(folder), label)))
         await pool.hold(sealed)
-        batch = await pool.batch()
+        batch = await pool.read_batch()
         await pool.forget()
     return split_sealed(decode_envelope(batch), open_round.round)
 
@@ -155,7 +155,7 @@ def _score_reports(open_round: Callable[[], FirstRound], neighbour: int, count: 
     first_round = open_round()
     participation, spec, policy = first_round.join(_LIMITS), first_round.opened.spec, first_round.opened.step.policy
     contexts, coins = np.full((count, spec.dimension), _CONTEXT), participation.draw_coins(count)
-    outcomes = observe_outcomes(spec, policy, contexts, coins, _REWARD_FACTORS[neighbour])
+    outcomes = build_decisions_and_rewards(spec, policy, contexts, coins, _REWARD_FACTORS[neighbour])
     rows = first_round.open_reports(participation.make_reports(contexts, coins, *outcomes))
     row_coins = rows["slot"] if rows.dtype.names else draw_coins(len(rows))
     row_contexts = np.full((len(rows), spec.dimension), _CONTEXT)

@@ -76,7 +76,7 @@ def iterate_claims(algorithms: set[str] | None = None) -> Iterator[tuple[str, st
 
 def iterate_tight_claims(algorithms: set[str] | None) -> Iterator[tuple[str, str, Spec, Terms]]:
     """Yield the claims that are calibrated as tightly as their proof allows."""
-    return (claim for claim in iterate_claims(algorithms) if not claim[2].privacy.trust.simulated)
+    return (claim for claim in iterate_claims(algorithms) if not claim[2].privacy.trust.is_simulated)
 
 
 def _instance_cases(name: str, instance: str, spec: Spec, samples: int) -> Iterator[Case]:
@@ -158,11 +158,13 @@ def simulate_rounds(spec: Spec) -> Iterator[Policy]:
 def make_contributions(
     spec: Spec, policy: Policy, contexts: NDArray[np.float64], coins: views.Coins, reward_factor: float
 ) -> Any:
-    """Return the contributions of n participants with the outcomes of `observe_outcomes`."""
-    return policy.contribute(contexts, coins, *observe_outcomes(spec, policy, contexts, coins, reward_factor))
+    """Return the contributions of n participants with the outcomes of `build_decisions_and_rewards`."""
+    return policy.contribute(
+        contexts, coins, *build_decisions_and_rewards(spec, policy, contexts, coins, reward_factor)
+    )
 
 
-def observe_outcomes(
+def build_decisions_and_rewards(
     spec: Spec, policy: Policy, contexts: NDArray[np.float64], coins: views.Coins, reward_factor: float
 ) -> tuple[Any, NDArray[np.float64]]:
     """Return decisions for n participants, and rewards ``reward_factor`` half-ranges from the middle.

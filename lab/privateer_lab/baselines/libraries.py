@@ -43,7 +43,7 @@ class VowpalWabbit(Baseline):
     options: options of explorer and model: ``-q ff`` adds all pairs of features.
     """
 
-    at_once = LEARNING_CHUNK_SIZE
+    chunk_size = LEARNING_CHUNK_SIZE
 
     def __init__(self, options: str, spec: ArmsSpec, seed: int) -> None:
         super().__init__(spec, seed)
@@ -75,7 +75,7 @@ class MabWiser(Baseline):
     Privacy: none.
     """
 
-    at_once = LEARNING_CHUNK_SIZE
+    chunk_size = LEARNING_CHUNK_SIZE
 
     def __init__(self, policy: Callable[[Any], Any], spec: ArmsSpec, seed: int) -> None:
         super().__init__(spec, seed)
@@ -129,7 +129,7 @@ class RefittedBaseline(Baseline):
     Arms are random until the first fit, and for one participant in twenty after it.
     """
 
-    at_once = 500
+    chunk_size = 500
     first_fit_size: ClassVar[int]  # participants before the first fit
     growth_factor: ClassVar[float]  # ratio of participants at one fit to those at the fit before
 

@@ -80,7 +80,7 @@ class TimedBaseline(Baseline):
 
     def __init__(self, baseline: Baseline) -> None:
         self.baseline, self.deciding, self.learning = baseline, 0.0, 0.0
-        self.at_once = baseline.at_once
+        self.chunk_size = baseline.chunk_size
 
     def open(self, batch: int) -> None:
         """Begin a round."""

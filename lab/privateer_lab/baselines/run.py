@@ -72,7 +72,7 @@ class Baseline:
     """Whether the policy breaks its promise."""
     columns_max: ClassVar[int] = COLUMNS_MAX
     """Largest number of columns of an encoded context."""
-    at_once: int = MAX_GROUP_SIZE
+    chunk_size: int = MAX_GROUP_SIZE
     """Largest number of participants who get arms before their rewards are passed to `learn`."""
 
     def __init__(self, spec: ArmsSpec, seed: int) -> None:
@@ -239,7 +239,7 @@ def play_together(
         for start in range(0, size, MAX_GROUP_SIZE):
             visitors = participants.next_visitors(min(MAX_GROUP_SIZE, size - start))
             for name, baseline in baselines.items():
-                for chunk in visitors.split(baseline.at_once):
+                for chunk in visitors.split(baseline.chunk_size):
                     arms = baseline.choose(chunk)
                     rewards = participants.rewards(chunk, arms)
                     arm_means = np.take_along_axis(chunk.means, arms[:, None], axis=1)[:, 0]

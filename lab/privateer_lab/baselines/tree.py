@@ -80,9 +80,9 @@ class CubeTree(Baseline):
     Privacy: the server sees everybody's context, arm and reward.
     """
 
-    # width, burst: U(s, T) = sqrt(width log(T/s) / s), and 2 c_0
+    # width, burst_factor: U(s, T) = sqrt(width log(T/s) / s), and 2 c_0
     width: ClassVar[float] = 0.5
-    burst = 0.5
+    burst_factor = 0.5
     columns_max: ClassVar[int] = 8  # a cube bursts into 2^8 at once
 
     def __init__(self, spec: ArmsSpec, seed: int) -> None:
@@ -126,7 +126,7 @@ class CubeTree(Baseline):
 
     def tolerance(self) -> NDArray[np.float64]:
         """Return the radius at which each cube bursts, shape (bins,)."""
-        return np.asarray(self.burst * 0.5**self.bursts)
+        return np.asarray(self.burst_factor * 0.5**self.bursts)
 
     def _burst(self, cubes: NDArray[np.int64]) -> None:
         """Halve these cubes along every feature; halves keep the arms, and start without pulls."""
@@ -148,4 +148,4 @@ class Abse(CubeTree):
 
     def __init__(self, spec: ArmsSpec, seed: int) -> None:
         super().__init__(spec, seed)
-        self.burst = 4 * float(getattr(spec.algorithm, "lipschitz", 1.0)) * math.sqrt(spec.dimension)
+        self.burst_factor = 4 * float(getattr(spec.algorithm, "lipschitz", 1.0)) * math.sqrt(spec.dimension)

@@ -117,8 +117,8 @@ def spec_from(
         drafted.write(out)
     if as_json:
         fit = list(drafted.people.notes) if out and drafted.people else []
-        text, choice_notes = (drafted.fitted, drafted.choice_notes) if out else (drafted.text, [])
-        confirm = drafted.confirmed if out else drafted.confirm
+        text, choice_notes = (drafted.text_with_choice, drafted.choice_notes) if out else (drafted.text, [])
+        confirm = drafted.confirm_with_choice if out else drafted.confirm
         notes, option = [*drafted.notes, *choice_notes], drafted.single_option if out else None
         print_json({"spec": text, "confirm": list(confirm), "notes": notes, "people": fit, "single_option": option})
         return

@@ -15,7 +15,7 @@ from privateer_core.wire.problem import read_slug
 from privateer_issuer.settings import read_settings as read_issuer
 from privateer_lab.doctor.checkup import CLOCK_SECONDS, Checkup
 from privateer_lab.services.processes import IssuerProcess, service_settings
-from privateer_lab.services.rest import bounded_request, read_object
+from privateer_lab.services.rest import bounded_request, read_object_or_empty
 from privateer_server.settings import ServerSettings
 from privateer_server.settings import read_settings as read_server
 from privateer_shuffler.settings import ShufflerSettings
@@ -49,7 +49,7 @@ class Listeners:
         if health is None:
             checkup.warn(_CHECK, f"nothing answers at {self.public}", "start the service if it should run")
             return False
-        if read_object(health.content).get("status") != "ok":
+        if read_object_or_empty(health.content).get("status") != "ok":
             remedy = "stop that process, or correct the address"
             checkup.fail(_CHECK, f"what answers at {self.public} is no Privateer service", remedy)
             return False
@@ -99,14 +99,14 @@ def fetch_listed_keys(url: str) -> list[str]:
 def fetch_object(url: str) -> dict[str, Any]:
     """Fetch the JSON object at an address; an empty one without a valid response."""
     response = fetch_or_none(url)
-    return {} if response is None else read_object(response.content)
+    return {} if response is None else read_object_or_empty(response.content)
 
 
 def _parse_problem(response: httpx.Response | None) -> tuple[str, str]:
     """Return detail and remedy of a service's error; other responses are not quoted."""
     if response is None or read_slug(response.content) == "unknown":
         return "it does not answer", "see the service's log"
-    document = read_object(response.content)
+    document = read_object_or_empty(response.content)
     return str(document.get("detail")), str(document.get("remedy"))
 
 

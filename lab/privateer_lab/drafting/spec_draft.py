@@ -139,7 +139,7 @@ def draft(
     check_columns_exist([*bounds, *named, *ignore, *segments], table.header)
     columns = {"--arm": arm, "--reward": reward, "--label": label, "--person": person, "--cluster": cluster}
     check_distinct_columns(columns, segments)
-    whole = table.read(max_rows=MAX_SAMPLE_ROWS)
+    whole = table.read(max_sampled_rows=MAX_SAMPLE_ROWS)
     notes = describe_table(whole, [name for name in (arm, reward, label, *segments) if name], person or cluster)
     rows, log = _select_rows(whole, named, (arm, reward, person, cluster), notes)
     names = ArmNames.from_names(arms)
@@ -222,7 +222,7 @@ def _draft_features(
     *,
     quantiles: bool = False,
 ) -> FeatureDrafts:
-    """Draft a log's features, of a wide table those that interact most; none make a test of all participants."""
+    """Draft features from columns, of a wide log those that interact most; without any, the draft is an A/B test."""
     rows, row_label = named_rows
     if segments:
         profiles = [rows.column(name) for name in segments]

@@ -83,7 +83,7 @@ class Draft:
     def choice_notes(self) -> list[str]:
         """What earns more than the draft, reasons for its algorithm or for none, and the consent that its cap needs."""
         verdict = [self.verdict] if self.verdict else []
-        return [*verdict, *self._algorithm_notes, *explain_cap(read_spec(self.fitted))]
+        return [*verdict, *self._algorithm_notes, *explain_cap(read_spec(self.text_with_choice))]
 
     @property
     def single_option(self) -> str | None:
@@ -161,7 +161,7 @@ class Draft:
 
     def summarize_public(self, *, is_written: bool) -> list[str]:
         """Summarize the values from the data that become public, in at most two lines."""
-        sentences = self.confirmed if is_written else self.confirm
+        sentences = self.confirm_with_choice if is_written else self.confirm
         n_comments = sum(sentence.startswith(_COMMENT_PREFIX) for sentence in sentences)
         names = ", ".join(map(shorten, self.bounded.identifying if self.bounded else []))
         marked = f"{len(sentences) - n_comments} of its lines{f', and {n_comments} comments' if n_comments else ''}"
@@ -175,8 +175,8 @@ class Draft:
         return self.drawn if self.choice and self.choice.quantile_reward is not None and self.drawn else self.bounded
 
     @property
-    def confirmed(self) -> tuple[str, ...]:
-        """Sentences to confirm about the file that `write` writes."""
+    def confirm_with_choice(self) -> tuple[str, ...]:
+        """Sentences to confirm about `text_with_choice`."""
         if not (self.choice and self.bounded and self._features):
             return self.confirm
         sentences = [sentence for sentence in self.confirm if sentence not in self.bounded.confirmations]
@@ -186,7 +186,7 @@ class Draft:
         return (*sentences, *confirmations, *(f"{_COMMENT_PREFIX}{sentence}" for sentence in commented))
 
     @property
-    def fitted(self) -> str:
+    def text_with_choice(self) -> str:
         """The spec as TOML, with the algorithm, features and arms of `choice`, and quantiles if they earn more."""
         if not (self.choice and self.bounded and self._features):
             return self.text
@@ -214,7 +214,7 @@ class Draft:
 
     def write(self, path: "str | os.PathLike[str]") -> None:
         """Write the spec with the algorithm of `choice`, and a population file from the log, which the spec names."""
-        file, text = Path(path), self.fitted
+        file, text = Path(path), self.text_with_choice
         if self.people:
             options = self.choice.options if self.choice and self.choice.dropped else self.spec.options
             text += self.people.write(population_path(file), options)

@@ -123,8 +123,8 @@ class CsvSection(EnvironmentSection):
     ignore: Names = ()  # columns that nobody uses; ``*`` for all others
 
     @model_validator(mode="after")
-    def _has_rewards_for_its_classes(self) -> "CsvSection":
-        """Refuse fewer than two or equal classes, and rows of rewards of unequal length."""
+    def _check_classes_and_rewards(self) -> "CsvSection":
+        """Refuse fewer than two classes, repeated classes, and rows of rewards of unequal length."""
         if self.classes is not None and (len(self.classes) < 2 or len(set(self.classes)) < len(self.classes)):
             raise ValueError("classes: must be two or more distinct values")
         if self.rewards is not None and len({len(row) for row in self.rewards}) != 1:

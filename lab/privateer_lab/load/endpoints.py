@@ -16,7 +16,7 @@ from privateer_core.answer.people import GIVEN_UP, People
 from privateer_core.errors import NotFound, PrivateerError, SpecError, Unavailable, printable
 from privateer_core.experiment_status import Status
 from privateer_core.wire.problem import parse_retry_after
-from privateer_lab.services.rest import MAX_RESPONSE_BYTES, ServiceBusy, read_object
+from privateer_lab.services.rest import MAX_RESPONSE_BYTES, ServiceBusy, read_object_or_empty
 
 MAX_ATTEMPTS: Final = 60
 """Number of undecided answers after which a request or an upload is abandoned."""
@@ -85,7 +85,7 @@ async def _probe(http: aiohttp.ClientSession, shuffler: str, name: str) -> tuple
     """Return the error if the shuffler takes no reports, and its ``Retry-After``."""
     try:
         async with http.get(f"{shuffler}/experiments/{name}", timeout=_RESPONSE_TIMEOUT) as response:
-            body = read_object(await _read_bounded(response.content))
+            body = read_object_or_empty(await _read_bounded(response.content))
             return _find_refusal(response.status, body, name), response.headers.get("Retry-After")
     except (aiohttp.InvalidURL, aiohttp.NonHttpUrlClientError):
         raise invalid_url_error("--shuffler") from None
@@ -160,7 +160,7 @@ class UploadWait:
 
     def note_response(self, status: int, body: bytes) -> None:
         """Record a response that does not decide on all reports."""
-        decoded = read_object(body)
+        decoded = read_object_or_empty(body)
         detail, remedy = (printable(str(decoded.get(key) or "")) for key in ("detail", "remedy"))
         if detail:
             self.reason = detail + (f" ({remedy})" if remedy else "")

@@ -207,7 +207,7 @@ class Wire:
         """Upload to ``server`` or ``shuffler`` until decided, the same bytes again; return acceptances and refusals."""
         base, address = self.server, f"{self.server}/reports"
         if endpoint == "shuffler":
-            base = await self._ensure_shuffler()
+            base = await self._wait_for_ready_shuffler()
             address = f"{base}/experiments/{self.name}/reports"
         token = await self.tokens.fetch_token(self.name, base) if self.tokens else None
         wait = self._upload_waits.setdefault(endpoint, endpoints.UploadWait(endpoint))
@@ -215,8 +215,8 @@ class Wire:
             body = encode_envelope(Envelope(header, sealed))
             return await self._post(address, body, size, wait, self._build_headers(body, size, token))
 
-    async def _ensure_shuffler(self) -> str:
-        """Return the shuffler's address, once it takes the experiment's reports; `TermsRefused` without a shuffler."""
+    async def _wait_for_ready_shuffler(self) -> str:
+        """Wait until the shuffler takes the experiment's reports; return its address, or raise `TermsRefused`."""
         if self.shuffler is None:
             raise TermsRefused("the experiment needs a shuffler", field="--shuffler", remedy="give its URL")
         shuffler = self.shuffler.rstrip("/")

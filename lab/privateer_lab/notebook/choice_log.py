@@ -182,7 +182,7 @@ def arm_probabilities(policy: Decider, log: ChoiceLog) -> Array:
     if (name := parse_arm_name(policy)) is not None:
         return np.tile(np.array(log.arms) == name, (len(log), 1)).astype(np.float64)
     if isinstance(policy, LoadedPolicy):
-        probabilities = policy.at(encode_contexts(log.contexts(policy.spec), policy.spec))
+        probabilities = policy.shares_at(encode_contexts(log.contexts(policy.spec), policy.spec))
         return _reorder_arms(probabilities, policy.arms, log.arms)
     if not callable(policy):
         remedy = "give a policy of lab.policy or lab.simulate, a function, or the name of an arm as text"

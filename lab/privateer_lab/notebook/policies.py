@@ -91,9 +91,9 @@ class LoadedPolicy(Tabular):
         SpecError
             If a column is missing or has a value that the feature cannot have.
         """
-        return self.at(encode_contexts(read_contexts(DataTable(contexts), self.spec), self.spec))
+        return self.shares_at(encode_contexts(read_contexts(DataTable(contexts), self.spec), self.spec))
 
-    def at(self, columns: Array, seed: int = 0) -> Array:
+    def shares_at(self, columns: Array, seed: int = 0) -> Array:
         """Return the probability of every arm, (n, arms), for encoded contexts, (n, columns).
 
         Policies of bins store it. Other policies decide with 64 coins a participant, drawn from the seed: the shares

@@ -140,7 +140,7 @@ def _run_to_end(spec: Spec, seed: int) -> tuple[Run, Any, Answer, Conclusion]:
     """Run a simulation to its end; return the run, its last policy, its result and conclusion."""
     ended = run_to_end(make_simulation(spec, seed))
     result = ended.schedule.answer(ended.step)
-    run = ended.outcome()
+    run = ended.build_run()
     indices = np.unique(np.geomspace(1, len(run.path), _MAX_PATH_POINTS).astype(np.int64)) - 1
     run = replace(run, path=tuple(run.path[index] for index in indices))
     return run, ended.step.policy, result, conclude(ended.schedule, ended.step, result)

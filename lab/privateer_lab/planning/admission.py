@@ -39,7 +39,7 @@ def concerns_before_start(spec: Spec, *, gains: bool = False) -> list[str]:
     """
     refuted = {*describe_horizon_concerns(spec)} if gains else set[str]()
     concerns = [concern for concern in list_concerns(spec) if concern not in refuted]
-    if not spec.privacy.trust.simulated:
+    if not spec.privacy.trust.is_simulated:
         with suppress(SpecError):  # which a trial of the spec raises
             refusals = _open(spec, KnownLimits())[1]
             concerns += [f"services as they are shipped refuse this spec: {refusal}" for refusal in refusals]

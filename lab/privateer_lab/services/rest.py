@@ -247,8 +247,8 @@ def _parse_object(response: httpx.Response) -> dict[str, Any] | None:
     return document if isinstance(document, dict) else None
 
 
-def read_object(body: bytes) -> dict[str, Any]:
-    """Decode a body as a JSON object; empty if it is none."""
+def read_object_or_empty(body: bytes) -> dict[str, Any]:
+    """Decode a body as a JSON object; return an empty object for any other body."""
     try:
         return msgspec.json.decode(body, type=dict[str, Any])
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):

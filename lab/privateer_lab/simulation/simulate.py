@@ -36,7 +36,7 @@ def list_figures(spec: Spec) -> list[str]:
 
 def simulate_once(spec: Spec, seed: int, watch: Callable[[Step], object] | None = None) -> Run:
     """Simulate a spec with a population to its horizon; a seed gives one run. ``watch`` sees each round and the end."""
-    return run_to_end(make_simulation(spec, seed), watch).outcome()
+    return run_to_end(make_simulation(spec, seed), watch).build_run()
 
 
 def run_to_end(run: Simulation, watch: Callable[[Step], object] | None = None) -> Simulation:

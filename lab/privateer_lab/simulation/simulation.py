@@ -129,7 +129,7 @@ class Simulation:
             people_rng, noise_rng = (np.random.default_rng([self.seed, stream, self.rounds + 1]) for stream in (2, 3))
             return mechanism.simulate(self.play(policy, step.batch_size, people_rng), noise_rng)
         # Blocks bound the memory, whatever the number of participants.
-        contribute = self.recall if policy.cohort else self.play
+        contribute = self.simulate_past_arms if policy.cohort else self.play
         blocks = _split_into_blocks(step.batch_size, self.spec.dimension)
         contributed = (contribute(policy, count, self.rng, step.n_reported + start) for start, count in blocks)
         # A curator adds its noise once, to all blocks.
@@ -151,7 +151,7 @@ class Simulation:
         self.carried_total = (mechanism, carried)
         return release
 
-    def recall(self, policy: Any, n_participants: int, rng: np.random.Generator, n_previous: int) -> Any:
+    def simulate_past_arms(self, policy: Any, n_participants: int, rng: np.random.Generator, n_previous: int) -> Any:
         """Simulate the contributions of a source's next participants about their past arms."""
         source, environment = self.sources[policy.cohort]
         raw = environment.contexts(n_previous, n_participants, rng)
@@ -235,8 +235,8 @@ class Simulation:
         judged_facts = self.judgement.facts() if self.judgement else {}
         return self.schedule.learner.figures(self.step.state) | self.environment.facts(self.step.policy) | judged_facts
 
-    def outcome(self) -> Run:
-        """Return the record of the run."""
+    def build_run(self) -> Run:
+        """Build the record of the run so far: its regret, rewards and account of participants."""
         score = self.score
         return Run(
             seed=self.seed,

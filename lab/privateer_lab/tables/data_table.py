@@ -112,14 +112,14 @@ class DataTable:
         """The number of rows of all files."""
         return sum(source.rows for source in self.sources)
 
-    def read(self, names: Sequence[str] | None = None, *, max_rows: int | None = None) -> TableRows:
-        """Read columns, by default all; with ``max_rows`` a random sample of rows; refuse a table without rows."""
+    def read(self, names: Sequence[str] | None = None, *, max_sampled_rows: int | None = None) -> TableRows:
+        """Read columns, by default all; a random sample of rows if there are too many; refuse an empty table."""
         total = self.rows
         if not total:
             raise table_error("has no rows", "give a table with a row for each person", self.field)
         rows = None
-        if max_rows is not None and total > max_rows:
-            rows = np.sort(np.random.default_rng(_SEED).choice(total, max_rows, replace=False, shuffle=False))
+        if max_sampled_rows is not None and total > max_sampled_rows:
+            rows = np.sort(np.random.default_rng(_SEED).choice(total, max_sampled_rows, replace=False, shuffle=False))
         columns = [EncodedTexts(name, rows) for name in names or self.header]
         self.fill(columns, 0, n_kept_rows=total if rows is None else len(rows))
         return TableRows({column.name: column.build_column(by_row=self._by_row) for column in columns}, total)

@@ -124,7 +124,7 @@ class LdpmabPolicy(PartitionPolicy):
         return False
 
     @override
-    def recall(self, contexts: Array, coins: Coins, arms: Ints, rewards: Array) -> KeyedValues:
+    def contribute_past_arms(self, contexts: Array, coins: Coins, arms: Ints, rewards: Array) -> KeyedValues:
         return self.contribute(contexts, coins, Arms(arms), rewards)
 
 

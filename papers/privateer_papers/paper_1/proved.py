@@ -53,7 +53,7 @@ class ProvedSpec(PartitionSpec):
     def instances(cls) -> dict[str, Self]:
         promises = example_promises()
         instances_by_model = {name: cls._example(promise, name="paper-1-proved") for name, promise in promises.items()}
-        hidden = [name for name, spec in instances_by_model.items() if spec.privacy.arm_in_key]
+        hidden = [name for name, spec in instances_by_model.items() if spec.privacy.has_arm_in_key]
         return instances_by_model | {
             f"{name}-hidden": cls._example(promises[name] | {"arm_visibility": "hidden"}, name="paper-1-proved")
             for name in hidden

@@ -178,7 +178,7 @@ def lil_ucb(posterior: ArmPosterior, proxy_of_one: float, failure: float) -> tup
     scaled_failure = (failure * _LIL_EPSILON / (5 * (2 + _LIL_EPSILON))) ** (1 / (1 + _LIL_EPSILON))
     log_term = np.log(np.log((1 + _LIL_EPSILON) * plays + 2) / scaled_failure)
     scale = (1 + _LIL_BETA) * (1 + math.sqrt(_LIL_EPSILON))
-    index = posterior.bounded + scale * np.sqrt(2 * proxy_of_one * (1 + _LIL_EPSILON) * log_term / plays)
+    index = posterior.interval_centres + scale * np.sqrt(2 * proxy_of_one * (1 + _LIL_EPSILON) * log_term / plays)
     leader = int(np.argmax(plays))
     stops = arms > 1 and plays[leader] >= 1 + ((2 + _LIL_BETA) / _LIL_BETA) ** 2 * (plays.sum() - plays[leader])
     return (leader, True) if stops else (int(np.argmax(index)), False)

@@ -72,7 +72,7 @@ class PublishedConvexPolicy(ConvexPolicy):
 
     @override
     def _has_mechanism(self, spec: ConvexSpec) -> bool:
-        return self.fresh_coins == spec.privacy.arm_in_key and getattr(self.terms.mechanism, "ball", None) == _BALL
+        return self.fresh_coins == spec.privacy.has_arm_in_key and getattr(self.terms.mechanism, "ball", None) == _BALL
 
     @override
     def _choose_arms(self, coins: Coins) -> Ints:
@@ -108,7 +108,7 @@ class PublishedConvexLearner(ConvexLearner):
         )
 
     @override
-    def _mean_scores(self, release: VectorSums) -> Array:  # type: ignore[override] # as its policy contributes
+    def _mean_scores_by_axis(self, release: VectorSums) -> Array:  # type: ignore[override] # as its policy contributes
         # All participants have the first axis: its score is scaled by the number of axes, and the others are unknown.
         axes = self.domain.dimension
         return np.append(axes * release.sums / release.reports, np.zeros(axes - 1))

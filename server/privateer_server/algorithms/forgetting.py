@@ -25,30 +25,32 @@ class SufficientStatistics:
 
     arm_axis: ClassVar[int] = -1  # the axis of arms, after one of half-lives in front
 
-    def each(self, change: Callable[..., Array], *others: Self) -> Self:
+    def map_arrays(self, change: Callable[..., Array], *others: Self) -> Self:
         """Apply a function to each array, with the arrays of other statistics as further arguments."""
         changed = []
         for name, values in vars(self).items():
             arguments = [getattr(other, name) for other in others]
             is_nested = isinstance(values, SufficientStatistics)
-            changed.append(values.each(change, *arguments) if is_nested else np.asarray(change(values, *arguments)))
+            changed.append(
+                values.map_arrays(change, *arguments) if is_nested else np.asarray(change(values, *arguments))
+            )
         return type(self)(*changed)
 
     def select(self, index: int) -> Self:
         """Return one entry of the first axis."""
-        return self.each(lambda values: values[index])
+        return self.map_arrays(lambda values: values[index])
 
     def scaled(self, shares: float | Array) -> Self:
         """Return the sums multiplied by a share, or each entry of the first axis by its own."""
-        return self.each(lambda values: (values.T * shares).T)
+        return self.map_arrays(lambda values: (values.T * shares).T)
 
     def plus(self, other: Self) -> Self:
         """Return the sums with those of other reports."""
-        return self.each(np.add, other)
+        return self.map_arrays(np.add, other)
 
     def with_arms(self, n_added: int) -> Self:
         """Return the sums with additional arms at the end, without reports."""
-        return self.each(lambda values: pad_axis(values, self.arm_axis, n_added))
+        return self.map_arrays(lambda values: pad_axis(values, self.arm_axis, n_added))
 
 
 def pad_axis(values: Array, axis: int, n_added: int) -> Array:
@@ -109,7 +111,7 @@ class ForgettingRule:
         """Return the evidence, before any report, under each half-life."""
         n_lives = len(self.half_lives)
         used = 0 if self.chooses else n_lives - 1
-        copies = evidence.each(lambda values: np.stack([values] * n_lives))
+        copies = evidence.map_arrays(lambda values: np.stack([values] * n_lives))
         return Discounted(copies, prior_probabilities(n_lives), used, 0)
 
     def restart(self, discounted: Discounted[StatisticsT] | None) -> Discounted[StatisticsT] | None:
@@ -128,7 +130,7 @@ class ForgettingRule:
                 raise ValueError("the evidence has other half-lives, or is not finite")
             return values
 
-        return replace(discounted, evidence=discounted.evidence.each(check_sums), n_own_reports=0)
+        return replace(discounted, evidence=discounted.evidence.map_arrays(check_sums), n_own_reports=0)
 
     def half_life(self, discounted: Discounted[StatisticsT] | None) -> float:
         """Return the half-life of evidence, in participants."""

@@ -56,7 +56,7 @@ class RoundsLearner(ABC, Generic[SpecT, StateT, PolicyT]):
 
     A subclass has ``state_type``, `start`, `policy` and `learn`, and `answer` if it finds more than its policies. Its
     states have ``reported``, the people of this experiment whose reports opened, or it has a `planned_round` and an
-    `reset_report_count` of its own.
+    `keep_evidence_only` of its own.
 
     Attributes
     ----------
@@ -193,7 +193,7 @@ class RoundsLearner(ABC, Generic[SpecT, StateT, PolicyT]):
             return Step(state, policy, batch, n_reported)
         return Step(state, policy, batch, n_reported, self.spec.min_reports(batch), seconds)
 
-    def miss(self, state: StateT, policy: PolicyT, *, is_repeated: bool) -> StateT:
+    def learn_without_release(self, state: StateT, policy: PolicyT, *, is_repeated: bool) -> StateT:
         """Return the state after a round without a release; ``is_repeated``: other participants are asked the same."""
         del policy, is_repeated
         return state
@@ -227,9 +227,9 @@ class RoundsLearner(ABC, Generic[SpecT, StateT, PolicyT]):
     def start_from_state(self, state: StateT, old_spec: SpecT) -> StateT:
         """Return the state of a new experiment with the evidence of another; refuse a field that differs, by name."""
         must_agree(old_spec, self.spec, self.inherited_fields)
-        return self.reset_report_count(state)
+        return self.keep_evidence_only(state)
 
-    def reset_report_count(self, state: StateT) -> StateT:
+    def keep_evidence_only(self, state: StateT) -> StateT:
         """Return the state with the same evidence, and no reports of this experiment."""
         return cast(StateT, replace(cast(Any, state), reported=0))
 

@@ -35,7 +35,7 @@ def find_experiment_refusals(
     schedule: Schedule, first: Step, server: ServerLimits | None = None, shuffler: ShufflerLimits | None = None
 ) -> list[SpecError]:
     """Return all errors for which services with the given limits refuse a new experiment."""
-    if schedule.spec.privacy.trust.simulated:
+    if schedule.spec.privacy.trust.is_simulated:
         detail, remedy = "is for simulation alone", "choose another here, or use privateer simulate"
         return [SpecError(detail, field="algorithm.name", remedy=remedy)]
     if not first.batch_size:

@@ -207,10 +207,10 @@ class Intake:
         try:
             receipt = await self._enqueue(request, delivery.shuffler_key.shuffler)
         except RoundClosed:
-            await self._record_last_batch(delivery.envelope.header)
+            await self._record_end_of_batches(delivery.envelope.header)
             raise
         if receipt.is_round_closed:
-            await self._record_last_batch(delivery.envelope.header)
+            await self._record_end_of_batches(delivery.envelope.header)
         return receipt
 
     async def _claim_experiment(self, delivery: Delivery) -> None:
@@ -229,8 +229,8 @@ class Intake:
             _log.error("whose an experiment's batches are cannot be read (%s)", trace(error))
             raise Unavailable("the server cannot read its data now", remedy="send the same batch again") from None
 
-    async def _record_last_batch(self, header: Header) -> None:
-        """Record that a round takes no further batch, before its shuffler erases its reports; no-op if it is over.
+    async def _record_end_of_batches(self, header: Header) -> None:
+        """Record that a round takes no further batch, before its shuffler erases its reports; nothing if it is over.
 
         If the next round is published, the journal has that record already.
         """
@@ -239,7 +239,7 @@ class Intake:
         if loaded is None or (loaded.current.round.version, loaded.current.digest) != (header.version, header.digest):
             return
         try:
-            await asyncio.to_thread(self._journal.record_last_batch, header.experiment, header.digest)
+            await asyncio.to_thread(self._journal.record_end_of_batches, header.experiment, header.digest)
         except TRANSIENT_ERRORS as error:
             _log.error("experiment %s: a round's last batch cannot be put on record (%s)", loaded.name, trace(error))
             raise Unavailable("the server cannot write its journal now", remedy="send the same batch again") from None
@@ -264,7 +264,7 @@ class Intake:
         counting: asyncio.Task[None] | None = None
         while True:
             self._wake_up.clear()
-            pending, self._held_requests = self._held_requests + self._queue.group(), []
+            pending, self._held_requests = self._held_requests + self._queue.take_group(), []
             if group := self._select_processable(pending):
                 await self._decrypt_group(group)
                 if counting:
@@ -338,7 +338,7 @@ class Intake:
             else:
                 if self._has_failed:
                     self._has_failed = False
-                    self._writes.note()
+                    self._writes.record_commit()
             for experiment, snapshot, change in counted:
                 self._metrics.count_change(change)
                 experiment.advance(snapshot)
@@ -387,7 +387,7 @@ class Intake:
         self._has_failed, self._is_damaged = True, self._is_damaged or is_damage(error)
         if self._is_damaged:
             _log.critical("the database is damaged: stop the server and restore a backup (%s)", trace(error))
-        self._writes.note(error)
+        self._writes.record_commit(error)
 
 
 def _busy_error() -> Unavailable:

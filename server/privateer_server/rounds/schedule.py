@@ -57,7 +57,7 @@ class Schedule:
 
     def learn_from_miss(self, step: Step, *, is_repeated: bool) -> Any:
         """Return the state after a missed round; ``is_repeated``: other participants are asked the same question."""
-        return self.learner.miss(step.state, step.policy, is_repeated=is_repeated)
+        return self.learner.learn_without_release(step.state, step.policy, is_repeated=is_repeated)
 
     def open_next_step(self, state: Any, version: int, seed: int, *, is_inviting: bool = True) -> Step:
         """Open the next round of a state, or a last step with the best policy and no participants."""

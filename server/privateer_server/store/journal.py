@@ -27,9 +27,9 @@ class Journal:
     def __init__(self, database: Database) -> None:
         self._database = database
         if database.is_shared and not database.is_read_only:
-            self._detect_rollback()
+            self._clear_digests_after_rollback()
 
-    def _detect_rollback(self) -> None:
+    def _clear_digests_after_rollback(self) -> None:
         """Empty the digests of all entries if the database's identity has changed, and record the new identity."""
         with self._database.transaction() as db:
             insert_or_get(db, ORIGIN.c.identity, self._database.identity)
@@ -69,7 +69,7 @@ class Journal:
             _write_entry(db, entry)
         return entry
 
-    def record_last_batch(self, experiment: str, digest: bytes) -> None:
+    def record_end_of_batches(self, experiment: str, digest: bytes) -> None:
         """Record that a round takes no further batch, before its shuffler learns of that and erases its reports.
 
         The record is durable when this returns. If another publication is the last, nothing changes.

@@ -66,8 +66,8 @@ class Allotment:
     slack: float
 
     @cached_property
-    def each(self) -> Event:
-        """The privacy budget of a report, as an event."""
+    def report_event(self) -> Event:
+        """The event of one report, whose repetition costs the promise."""
         if self.pure:
             return Pure(self.pure)
         return Sequential((Gaussian(self.standard_deviation), Approximate(0.0, self.slack)))
@@ -76,7 +76,7 @@ class Allotment:
     def grid(self) -> tuple[tuple[float, float], ...]:
         """Pairs of an epsilon at which curves are compared, from 0 on, and the largest delta allowed at it."""
         end = self.pure or gaussian_epsilon(_GRID_END_SHARE * self.slack, self.standard_deviation)
-        curve = account(self.each)
+        curve = account(self.report_event)
         return tuple((float(e), curve.delta(float(e))) for e in np.linspace(0.0, end, POINTS + 1))
 
     def can_cover(self, event: Event, sampling: float = 0.0, digits: float = 0.0) -> bool:
@@ -111,7 +111,7 @@ class Allotment:
         if self.pure:
             return 0.0 if epsilon >= self.pure * self.reports else 1.0
         step = self.grid[1][0]
-        pair = loss_from_curve(account(self.each).delta, step, (POINTS - 0.5) * step)
+        pair = loss_from_curve(account(self.report_event).delta, step, (POINTS - 0.5) * step)
         return Composition(((pair, self.reports),)).delta(epsilon)
 
 

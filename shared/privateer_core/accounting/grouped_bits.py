@@ -137,7 +137,7 @@ class _Crowds:
         A batch has Y - U bits 1 more than true ones: U true bits 1 are flipped, and Y true bits 0.
         """
         (first_flipped, flipped), (first_gained, _) = self._flip_probabilities(ones), self._flip_probabilities(zeros)
-        rises, values = self._find_sums(zeros)
+        rises, values = self._find_delta_sums(zeros)
         # The first place at which the sum does not rise any more is the best, about where it is for normal noise.
         variance = (ones + zeros) * self._flip * (1 - self._flip)
         usual = first_flipped - first_gained + round((zeros - ones) * self._flip + variance * self._log_ratio)
@@ -155,8 +155,8 @@ class _Crowds:
         above = float(flipped[: max(0, -high)].sum())  # with so few flipped bits any Y is enough
         return max(0.0, _sum_products(flipped, values, high) - self._gap * above)
 
-    def _find_sums(self, trials: int) -> tuple[Array, Array]:
-        """Return for each number of flipped bits by how much delta rises before it, and delta from it on."""
+    def _find_delta_sums(self, trials: int) -> tuple[Array, Array]:
+        """Return two series by the number of flipped bits: the rise of delta before it, and delta from it on."""
         if trials not in self._sums:
             masses = self._flip_probabilities(trials)[1]
             before, at = np.append(0.0, masses), np.append(masses, 0.0)

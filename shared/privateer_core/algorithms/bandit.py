@@ -99,7 +99,7 @@ class BanditSpec(ArmsSpec):
         """
         if self.groups_arms:
             return SmallDomainMeans(choice, has_visible_groups=True)
-        if not self.privacy.arm_in_key:
+        if not self.privacy.has_arm_in_key:
             return KeyedMeans(choice)
         n_active = int(np.count_nonzero(choice.shares[0]))
         return SmallDomainMeans(Layout.ungrouped(n_active, choice.seed), key_share=1 / n_active)
@@ -112,7 +112,7 @@ class BanditSpec(ArmsSpec):
     def concerns(self) -> list[str]:
         """Return the base's warnings, and one if reports hide the arm."""
         concerns = super().concerns()
-        if self.privacy.arm_in_key:
+        if self.privacy.has_arm_in_key:
             concerns.append(
                 "reports hide the arm, because privacy.arm_visibility = 'visible' promises privacy against whoever "
                 "sees which arm a person got. If nobody does, privacy.arm_visibility = 'hidden' learns with half of "
@@ -214,7 +214,7 @@ class BanditPolicy(ArmsPolicy):
             return is_grouped and self.has_layout_of(1, spec.arm_count)
         if not isinstance(self.terms.mechanism, KeyedMechanism | HitsMechanism):
             return False
-        if self.fresh_coins != spec.privacy.arm_in_key:
+        if self.fresh_coins != spec.privacy.has_arm_in_key:
             return False
         return self.has_layout_of(len(self.cells)) if self.fresh_coins else self.has_layout_of(1, spec.arm_count)
 

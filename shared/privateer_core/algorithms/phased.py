@@ -241,7 +241,7 @@ class PhasedPolicy(Policy):
     # how reports are randomized, and the number required: 0 in the last phase, from which nothing is learned
     terms: Terms
 
-    timeless = False
+    is_policy_independent = False
 
     @property
     def rounds(self) -> int:

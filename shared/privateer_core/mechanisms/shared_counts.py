@@ -121,7 +121,7 @@ class SharedCounts(msgspec.Struct, frozen=True, dict=True):
         """The first cell of each block, among all cells."""
         return np.cumsum([0, *self.lengths[:-1]], dtype=np.int64)
 
-    def encode(self, cells: Sequence[int]) -> list[int]:
+    def encode_vote(self, cells: Sequence[int]) -> list[int]:
         """Encode a vote, a cell in each block, as the circuit's bits."""
         bits = [0] * self.n_cells
         for start, length, cell in zip(self.starts.tolist(), self.lengths, cells, strict=True):

@@ -53,7 +53,7 @@ class ExpectedRewards:
         return replace(self, at=at)
 
     @classmethod
-    def everywhere(
+    def from_single_box(
         cls,
         columns: int,
         at: Callable[[Array], tuple[Array, Array]],

@@ -31,5 +31,5 @@ def select_reporting_arms(source: Source, arms: Ints, propensities: Array, noise
 
 def recall_arms(policy: Recalling, contexts: Array, coins: Coins, arms: Ints, rewards: Array) -> KeyedValues:
     """Return the contributions of n participants on arms (n,) that they had before; -1 contributes nothing."""
-    recalled = policy.recall(contexts, coins, np.maximum(arms, 0), rewards)
+    recalled = policy.contribute_past_arms(contexts, coins, np.maximum(arms, 0), rewards)
     return replace(recalled, keys=np.where(arms < 0, -1, recalled.keys))

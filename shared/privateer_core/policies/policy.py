@@ -255,7 +255,7 @@ class Policy(ABC):
         return not (self.fresh_coins or self.cohort or self.terms.trust.crowd is Crowd.BATCH)
 
     @property
-    def timeless(self) -> bool:
+    def is_policy_independent(self) -> bool:
         """Whether a report does not depend on the deciding policy, as when the arm is in its key."""
         return self.fresh_coins
 
@@ -268,7 +268,7 @@ class Policy(ABC):
         """Whether the round takes reports on decisions of the policy of version ``decided``."""
         if self.tells_age:
             return decision_age(self.version, decided) is not None
-        return decided <= self.version if self.timeless else decided == self.version
+        return decided <= self.version if self.is_policy_independent else decided == self.version
 
     def make_analyzer(self, earlier: Self) -> Analyzer:
         """Return the analyzer of reports on decisions of an ``earlier`` policy, or of this one."""
@@ -374,7 +374,7 @@ class ArmsPolicy(Policy):
 class Recalling(Protocol):
     """A policy whose experiment may have sources: participants who report on arms that they had before."""
 
-    def recall(self, contexts: Array, coins: Coins, arms: Ints, rewards: Array) -> KeyedValues:
+    def contribute_past_arms(self, contexts: Array, coins: Coins, arms: Ints, rewards: Array) -> KeyedValues:
         """Return the contributions of n participants of a source about their earlier arms (n,)."""
         ...
 

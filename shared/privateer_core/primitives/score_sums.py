@@ -60,8 +60,8 @@ class ScoreSums:
         noise = self.noise * (1 + control**2) / np.maximum(1.0, self.reports)
         return np.asarray(np.maximum(score_variance, h * (1 - value**2) / 2) + noise)
 
-    def evidence(self, expected: Array, cautious: Array) -> tuple[Array, Array]:
-        """Return the evidence of the sums on mean values: precision, and precision times the observed value.
+    def precision_and_moment(self, expected: Array, cautious: Array) -> tuple[Array, Array]:
+        """Return the precision of the mean values that the sums show, and precision times mean value.
 
         expected: estimates of values before the round, for the control variate.
         cautious: estimates for the variance, shrunk towards the mean of all cells.
@@ -88,8 +88,8 @@ class EventSums:
     gain: float
     other: float
 
-    def evidence(self, _: Array, cautious: Array) -> tuple[Array, Array]:
-        """Return the evidence of the counts on mean values, as `ScoreSums.evidence`, with scores -1 and 1.
+    def precision_and_moment(self, _: Array, cautious: Array) -> tuple[Array, Array]:
+        """Return the precision of the mean values that the counts show, and precision times mean value.
 
         The probability of a reported event is never below ``other``, so that a release of few events has no large
         weight.

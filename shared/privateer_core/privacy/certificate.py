@@ -144,7 +144,7 @@ def _alternative_events(event: Event | None) -> tuple[Event | None, ...]:
 
 def _claimed_delta(privacy: Privacy, terms: tuple[Terms, ...]) -> float:
     """Return the promised delta; the true delta if a published calibration does not keep the promise."""
-    if privacy.trust.simulated and not all(round_terms.keeps_promise for round_terms in terms):
+    if privacy.trust.is_simulated and not all(round_terms.keeps_promise for round_terms in terms):
         return max(round_terms.true_delta for round_terms in terms)
     return privacy.delta
 
@@ -169,7 +169,7 @@ def _report_claims(privacy: Privacy, terms: tuple[Terms, ...], local_epsilons: C
     claim = _local_claim(local_epsilons, terms[0].reports)
     yield replace(claim, adversary=f"{_COLLUDERS}, {_WITHOUT_ARMS}") if privacy.is_as_local else claim
     can_coins_choose = any(round_terms.mechanism.coins_choose for round_terms in terms)
-    if not privacy.arm_in_key and claim.event is not None and can_coins_choose:
+    if not privacy.has_arm_in_key and claim.event is not None and can_coins_choose:
         yield replace(claim, adversary=f"{_COLLUDERS}, {_WITH_ARMS}", protects=_RECORD_WITHOUT_ARM)
 
 

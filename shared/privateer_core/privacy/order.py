@@ -61,7 +61,7 @@ def terms_information(spec: Spec, terms: Terms, batch: int, arm: float | None = 
 def is_capped(spec: Spec) -> bool:
     """Whether ``privacy.local_epsilon_max`` bounds what the spec's reports cost by themselves."""
     privacy, row = spec.privacy, spec.privacy.trust
-    has_amplified_batches = row.crowd is Crowd.BATCH and not row.simulated and not privacy.is_as_local
+    has_amplified_batches = row.crowd is Crowd.BATCH and not row.is_simulated and not privacy.is_as_local
     return has_amplified_batches and not has_batch_noise(privacy, spec.question)
 
 
@@ -112,7 +112,9 @@ def _local_concerns(spec: Spec, rounds: dict[int, float]) -> Iterator[str]:
     if not wider_widths:
         return
     ratios = " and ".join(f"{width:.2f} times as wide in a round of {batch:,}" for batch, width in wider_widths.items())
-    cause = "reports hide the arm, too" if privacy.arm_in_key else "batches are small, or privacy.local_epsilon_max is"
+    cause = (
+        "reports hide the arm, too" if privacy.has_arm_in_key else "batches are small, or privacy.local_epsilon_max is"
+    )
     remedy = _shuffling_remedy(spec, max(wider_widths))
     yield (
         f"shuffling does not pay here: model '{row.name}' has narrower intervals at the same epsilon, and needs no "

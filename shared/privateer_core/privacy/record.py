@@ -185,7 +185,7 @@ def _group_layout(parts: Any) -> Layout:
 
 
 def make_record(spec: Spec, rounds: Mapping[str, Sequence[Row]], silent: Sequence[int] = ()) -> Record:
-    """Return the record of an experiment.
+    """Build the privacy record of an experiment: the terms of its rounds, by cohort and tier.
 
     spec: the latest spec: records and promises do not depend on settings that change while an experiment runs.
     rounds: the rounds of each cohort in the order of their versions. Those of tiers are those of the empty cohort.

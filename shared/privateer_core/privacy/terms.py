@@ -107,7 +107,7 @@ def report_allotment(row: Trust, epsilon: float, delta: float, reports: int) -> 
 
 def compose_reports(share: Allotment, events: Iterable[Event]) -> Event:
     """Return the event of all reports of a participant, each any one of ``events``, or the allotment's."""
-    return Repeated(Parallel((share.each, *sorted(events, key=repr))), share.reports)
+    return Repeated(Parallel((share.report_event, *sorted(events, key=repr))), share.reports)
 
 
 def calibrate(privacy: Promise, batch: int, question: Question, fewest: int | None = None, reports: int = 1) -> Terms:

@@ -146,7 +146,7 @@ class Trust(msgspec.Struct, frozen=True):
     calibration: str = TIGHT
 
     @property
-    def simulated(self) -> bool:
+    def is_simulated(self) -> bool:
         """Whether terms are for simulation alone, since their calibration is not one of `CALIBRATIONS`."""
         return self.calibration not in CALIBRATIONS
 

@@ -95,8 +95,8 @@ class RoundedNormal(msgspec.Struct, frozen=True, dict=True):
         return self._density_weights(np.arange(bins, dtype=np.int64) * self._width)
 
     @cached_property
-    def _word_counts(self) -> list[int]:
-        """Number of the 2^64 words that pick each bin, proportional to its largest weight; the rest pick the first."""
+    def _bin_word_counts(self) -> list[int]:
+        """Numbers of the 2^64 words that pick each bin, proportional to its largest weight; the first has the rest."""
         weights = [Fraction(float(weight)) for weight in self._max_weights]
         total = sum(weights)
         later_counts = [math.ceil((1 << 64) * weight / total) for weight in weights[1:]]
@@ -105,12 +105,12 @@ class RoundedNormal(msgspec.Struct, frozen=True, dict=True):
     @cached_property
     def _edges(self) -> Words:
         """Upper edges of bins: words below the i-th edge pick bin i or an earlier bin. The last bin has no edge."""
-        return np.array(list(accumulate(self._word_counts))[:-1], dtype=np.uint64)
+        return np.array(list(accumulate(self._bin_word_counts))[:-1], dtype=np.uint64)
 
     @cached_property
     def _scales(self) -> Array:
         """Factors from the weights of each bin to probabilities of acceptance, all below 1."""
-        words = np.array(self._word_counts, dtype=np.float64)
+        words = np.array(self._bin_word_counts, dtype=np.float64)
         return np.asarray(float(np.min(words / self._max_weights)) * (1 - 2.0**-40) / words)
 
     def _acceptance_probabilities(self, bins: Ints, magnitudes: Ints) -> Array:

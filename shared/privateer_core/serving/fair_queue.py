@@ -157,7 +157,7 @@ class SenderQueue(Generic[RequestT]):
         self._free -= 1
         return True
 
-    def group(self) -> list[RequestT]:
+    def take_group(self) -> list[RequestT]:
         """Remove and return the requests to answer next: a turn of every sender, or several of a single sender."""
         group: list[RequestT] = []
         size, is_alone = 0, len(self._lines) == 1

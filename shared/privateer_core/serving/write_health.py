@@ -37,7 +37,7 @@ class LastCommit:
         """Whether the last commit failed within half a minute."""
         return self._clock.monotonic() < self._failed_at + _FAILURE_MEMORY_SECONDS
 
-    def note(self, *, is_durable: bool) -> None:
+    def record(self, *, is_durable: bool) -> None:
         """Record the outcome of a commit."""
         self._failed_at = -_FAILURE_MEMORY_SECONDS if is_durable else self._clock.monotonic()
 
@@ -60,9 +60,9 @@ class WriteHealth:
         """Whether the last probe succeeded in time, and the last commit did not fail within half a minute."""
         return not (self._failure or self._last_commit.has_failed)
 
-    def note(self, error: BaseException | None = None) -> None:
+    def record_commit(self, error: BaseException | None = None) -> None:
         """Record a commit, with the error if it is not durable."""
-        self._last_commit.note(is_durable=error is None)
+        self._last_commit.record(is_durable=error is None)
         self._log_change(trace(error) if error else "")
 
     async def check(self) -> bool:

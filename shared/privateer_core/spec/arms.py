@@ -28,7 +28,7 @@ class RoundSizes(NamedTuple):
     growth: float  # a later round has at least this share of the participants so far
     fewest: int  # minimum batch size for the promise: a smaller last round is left out
 
-    def batch(self, n_reported: int, n_participants: int) -> int:
+    def batch_size(self, n_reported: int, n_participants: int) -> int:
         """Return the batch size after ``n_reported`` of all participants; 0: there is no further round."""
         batch = max(0, min(max(self.first, math.floor(self.growth * n_reported)), n_participants - n_reported))
         return batch if batch >= self.fewest else 0
@@ -45,7 +45,7 @@ class RoundSizes(NamedTuple):
 @lru_cache(maxsize=1024)
 def _out_of_reach(sizes: RoundSizes, n_reported: int, n_participants: int) -> int:
     """Return the number of participants beyond the last full round, with rounds of equal size counted at once."""
-    while batch := sizes.batch(n_reported, n_participants):
+    while batch := sizes.batch_size(n_reported, n_participants):
         # Rounds of equal size are counted in one step: there may be billions.
         n_equal_rounds = (n_participants - n_reported) // batch
         if sizes.growth:
@@ -194,7 +194,7 @@ class ArmsSpec(Spec):
     @model_validator(mode="after")
     def _check_window(self) -> Self:
         """Refuse a conversion window where late reports of a batch would be told apart."""
-        can_hide_age = self.privacy.arm_in_key or self.privacy.trust.crowd is not Crowd.BATCH
+        can_hide_age = self.privacy.has_arm_in_key or self.privacy.trust.crowd is not Crowd.BATCH
         if self.experiment.conversion_window_seconds and not can_hide_age:
             detail = (
                 "needs privacy.arm_visibility = 'visible': other reports of a batch would say when they were decided"
@@ -313,7 +313,7 @@ class ArmsSpec(Spec):
         return self._batch(cohort, 0)
 
     def _batch(self, cohort: str, n_reported: int) -> int:
-        return self._sizes.batch(n_reported, self.count_participants(cohort))
+        return self._sizes.batch_size(n_reported, self.count_participants(cohort))
 
     @property
     def _sizes(self) -> RoundSizes:

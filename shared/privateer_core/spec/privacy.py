@@ -137,7 +137,7 @@ class Privacy(Section):
         return max(allowed)[1] if allowed else min(pairs)[1]
 
     @property
-    def arm_in_key(self) -> bool:
+    def has_arm_in_key(self) -> bool:
         """Whether reports contain the arm in the randomized key, and not in the coins."""
         return self.arm_visibility == "visible" and self.trust.hides_arms
 

@@ -87,14 +87,14 @@ class Reward(Range):
         return min(self.high, max(self.low, 0.0)) if self.default is None else self.default
 
     @property
-    def fitting(self) -> float | None:
+    def fitting_range(self) -> float | None:
         """A range that fits the expected standard deviation, if the declared range is far too wide."""
         is_wide = self.standard_deviation is not None and self.span > _MAX_RANGE_DEVIATIONS * self.standard_deviation
         return _FITTED_RANGE * self.standard_deviation if is_wide and self.standard_deviation else None
 
     def concerns(self, has_noise: bool) -> list[str]:
         """Return warnings about implausible bounds and slopes; without noise wide bounds are harmless."""
-        concerns, fitting = [], self.fitting
+        concerns, fitting = [], self.fitting_range
         if has_noise and fitting:
             concerns.append(
                 f"reward.low and reward.high are {self.span / fitting * _FITTED_RANGE:,.0f} standard deviations apart. "

@@ -110,13 +110,13 @@ class PlacedRound(StoredRound):
         return True
 
     @override
-    def batch(self) -> bytes:
-        return self._store.batch()
+    def read_batch(self) -> bytes:
+        return self._store.read_batch()
 
     @override
-    def renew(self) -> None:
+    def start_next_batch(self) -> None:
         self._store_tokens()
-        self._store.renew()
+        self._store.start_next_batch()
         self._read_places()
 
     @override

@@ -44,8 +44,8 @@ class RoundProgress(NamedTuple):
 class StoredRound(ABC):
     """The stored reports of a round, and the thread that waits for the store.
 
-    ``batch``, ``renew`` and ``erase`` block, so they must run in that thread. All methods raise `OSError` if the store
-    fails, and may be called again then.
+    ``read_batch``, ``start_next_batch`` and ``erase`` block, so they must run in that thread. All methods raise
+    `OSError` if the store fails, and may be called again then.
 
     state: progress at the last check or transaction; None: the round is over.
     """
@@ -84,11 +84,11 @@ class StoredRound(ABC):
         """Whether this process delivers the batch of an ended round."""
 
     @abstractmethod
-    def batch(self) -> bytes:
+    def read_batch(self) -> bytes:
         """Return the held messages, permuted within their kind: the same bytes every time."""
 
     @abstractmethod
-    def renew(self) -> None:
+    def start_next_batch(self) -> None:
         """Clear the round for another batch, which refuses messages of this one."""
 
     @abstractmethod
@@ -207,20 +207,20 @@ class Pool:
             else:
                 await asyncio.wait_for(self.filled.wait(), _LOOK_SECONDS if self._stored.shared else timeout)
 
-    async def batch(self) -> bytes:
+    async def read_batch(self) -> bytes:
         """Return the batch of a complete pool as an encoded envelope, the same bytes every time, at each replica."""
         while True:
             try:
-                sealed = await self._stored.in_thread(self._stored.batch)
+                sealed = await self._stored.in_thread(self._stored.read_batch)
                 return encode_envelope(Envelope(self.header, sealed))
             except (OSError, sqlite3.Error) as error:
-                self.last_commit.note(is_durable=False)
+                self.last_commit.record(is_durable=False)
                 _log.error("a batch of %s cannot be read, and waits: %s", self.round.experiment, error)
             await asyncio.sleep(_LOOK_SECONDS)
 
-    async def renew(self) -> Self:
+    async def start_next_batch(self) -> Self:
         """End this pool, and return an empty pool for the same version that refuses this pool's reports."""
-        await self._end_round(self._stored.renew)
+        await self._end_round(self._stored.start_next_batch)
         return type(self)(self._stored)
 
     async def forget(self) -> int:
@@ -282,10 +282,10 @@ class Pool:
         except Exception as error:  # the senders get an answer after any error
             if not isinstance(error, (OSError, sqlite3.Error)):
                 _log.error("reports of %s cannot be stored (%s)", self.round.experiment, trace(error))
-            self.last_commit.note(is_durable=False)
+            self.last_commit.record(is_durable=False)
             return False
         if n_participants:
-            self.last_commit.note(is_durable=True)
+            self.last_commit.record(is_durable=True)
             self._schedule_refresh(_IDLE_SECONDS)
         self._update_filled()
         return True

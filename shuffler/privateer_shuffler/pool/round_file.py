@@ -142,11 +142,11 @@ class RoundStore:
         """Move the write-ahead log, which shows the order of arrival, into the database, and empty it."""
         self._connection.execute(_TRUNCATE_LOG)
 
-    def batch(self) -> bytes:
+    def read_batch(self) -> bytes:
         """Return the held messages, in the order of their places."""
         return b"".join(row[0] for row in self._connection.execute("SELECT sealed FROM place WHERE taken ORDER BY id"))
 
-    def renew(self) -> None:
+    def start_next_batch(self) -> None:
         """Clear all places, and keep fingerprints of this batch, in one transaction. It may be tried again."""
         _rollback(self._connection)
         messages = self._connection.execute("SELECT sealed FROM place WHERE taken")

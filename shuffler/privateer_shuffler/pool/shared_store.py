@@ -175,7 +175,7 @@ class SharedRound(StoredRound):
         self._lease = None
 
     @override
-    def batch(self) -> bytes:
+    def read_batch(self) -> bytes:
         """Return the held messages in a secret order; OSError if the database lacks any."""
         state, round_ = self.state or RoundProgress(), self.label.round
         with self._database.connection() as db:
@@ -194,7 +194,7 @@ class SharedRound(StoredRound):
         )
 
     @override
-    def renew(self) -> None:
+    def start_next_batch(self) -> None:
         progress = self.state or RoundProgress()
         with self._database.transaction() as db:
             state = self._lock_row(db)

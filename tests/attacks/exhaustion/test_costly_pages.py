@@ -30,7 +30,7 @@ def means(contexts: Any) -> Any:
 
 
 def widest() -> ExpectedRewards:
-    return ExpectedRewards.everywhere(
+    return ExpectedRewards.from_single_box(
         COLUMNS, lambda rows: (means(rows), np.full((len(rows), ARMS), 0.01)), lambda *_: 0.01
     )
 

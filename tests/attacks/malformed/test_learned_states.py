@@ -30,7 +30,7 @@ SPECS: dict[str, dict[str, Any]] = {
 
 def change_evidence(change: Callable[[Any], Any]) -> Change:
     """Return a change of all sums of discounted evidence."""
-    return lambda discounted: {"evidence": discounted.evidence.each(change)}
+    return lambda discounted: {"evidence": discounted.evidence.map_arrays(change)}
 
 
 FORGERIES: dict[str, Change] = {

@@ -196,7 +196,7 @@ async def test_a_journal_that_cannot_be_written_keeps_the_batch_at_the_shuffler(
         first = await create_shuffled_experiment(api)
         with monkeypatch.context() as patched:
             prevent_closing(patched)
-            patched.setattr(Journal, "record_last_batch", full)
+            patched.setattr(Journal, "record_end_of_batches", full)
             body = batch(first)
             assert_problem(await deliver(api, body, shuffler_key), 503, "unavailable")
     async with place.serve_replicas() as api:
@@ -205,7 +205,7 @@ async def test_a_journal_that_cannot_be_written_keeps_the_batch_at_the_shuffler(
 
 
 async def test_a_server_without_a_record_of_batches_is_detected(tmp_path, shuffler_key, monkeypatch):
-    monkeypatch.setattr(Journal, "record_last_batch", lambda *_: None)
+    monkeypatch.setattr(Journal, "record_end_of_batches", lambda *_: None)
     with pytest.raises(AssertionError, match="1000001"):
         await test_a_round_whose_batch_is_lost_is_abandoned(in_folder(tmp_path), shuffler_key, monkeypatch)
 

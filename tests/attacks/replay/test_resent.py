@@ -102,7 +102,7 @@ async def test_a_person_with_a_repeated_message_is_refused(new_store: Callable[.
     pool = pool_of(new_store(2, messages=MESSAGES))
     people = [b"".join(some_bytes(MESSAGES)) for _ in range(3)]
     await pool.hold(people[:2])
-    next_pool = await pool.renew()
+    next_pool = await pool.start_next_batch()
     person_with_repeated_message = people[2][:-SIZE] + people[0][:SIZE]
     receipt = await next_pool.hold([people[1], person_with_repeated_message, people[2]])
     assert (receipt.accepted, receipt.refused, next_pool.n_held) == (1, {"duplicate-report": 2}, 1)
@@ -117,7 +117,7 @@ async def test_a_kill_at_any_moment_leaves_a_whole_batch_or_all_fingerprints(
     store, reports = new_store(5), some_bytes(5)
     pool, images = pool_of(store), list[Path]()
     await pool.hold(reports)
-    batch = await pool.batch()
+    batch = await pool.read_batch()
 
     def copy_files(_: str) -> None:
         images.append(tmp_path / f"image{len(images)}")
@@ -126,7 +126,7 @@ async def test_a_kill_at_any_moment_leaves_a_whole_batch_or_all_fingerprints(
             shutil.copy(path, images[-1])
 
     store._connection.set_trace_callback(copy_files)
-    next_pool = await pool.renew()
+    next_pool = await pool.start_next_batch()
     store._connection.set_trace_callback(None)
     copy_files("the end")
     await next_pool.forget()
@@ -141,7 +141,7 @@ async def remainder_of_batch(folder: Path, reports: list[bytes], batch: bytes) -
     assert store is not None
     pool = pool_of(store)
     if pool.n_held:
-        assert (pool.n_held, pool.filled.is_set(), await pool.batch()) == (5, True, batch)
+        assert (pool.n_held, pool.filled.is_set(), await pool.read_batch()) == (5, True, batch)
         remainder = "a batch"
     else:
         assert (await pool.hold(reports)).refused == {"duplicate-report": 5}
@@ -164,7 +164,7 @@ async def test_fingerprints_tell_no_order_and_go_with_the_version(
             pool = pool_of(store)
             for report in arrived:
                 await pool.hold([report])
-            next_pool = await pool.renew()
+            next_pool = await pool.start_next_batch()
             (path,) = tmp_path.glob("*.db")
             contents.append(path.read_bytes())
             fingerprints = store.fingerprints(reports)

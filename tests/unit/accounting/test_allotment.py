@@ -33,7 +33,7 @@ def test_an_allotment_composes_to_the_promise_by_another_accountant(reports: int
     failing = 1 - (1 - share.slack) ** reports
     independent = failing + (1 - failing) * normal.get_delta_for_epsilon(EPSILON)
     assert independent <= share.composed_delta(EPSILON) <= DELTA
-    assert account(Repeated(share.each, reports)).delta(EPSILON) == pytest.approx(independent, rel=1e-3)
+    assert account(Repeated(share.report_event, reports)).delta(EPSILON) == pytest.approx(independent, rel=1e-3)
     # Little is given away: the best normal noise for so many releases needs half a percent less.
     assert share.standard_deviation < 1.005 * math.sqrt(reports) * gaussian_standard_deviation(EPSILON, DELTA)
 
@@ -43,7 +43,7 @@ def test_reports_in_rounds_of_all_sizes_keep_the_promise_together() -> None:
     share = allot(EPSILON, DELTA, 5, 1e-15)
     small, large = (ShuffledResponse(allotted_local_epsilon(share, *kind, 6.0), *kind) for kind in ((2, 200), (9, 300)))
     mixed = account(Sequential((small, large, small, large, large))).delta(EPSILON)
-    assert mixed <= account(Repeated(Parallel((share.each, small, large)), 5)).delta(EPSILON) <= DELTA
+    assert mixed <= account(Repeated(Parallel((share.report_event, small, large)), 5)).delta(EPSILON) <= DELTA
     bolder = ShuffledResponse(1.15 * large.local_epsilon, large.symbols, large.honest)
     assert not share.can_cover(bolder)
     assert account(Repeated(Parallel((bolder,)), 5)).delta(EPSILON) > DELTA
@@ -63,7 +63,9 @@ def test_subset_selections_keep_the_promise_together(batch: int) -> None:
     share, sizes = allot(EPSILON, DELTA, 5, 1e-15), (64, 21)
     message = ShuffledSubset(allotted_local_epsilon(share, 64, batch, 8.0, n_own=21), *sizes, batch)
     assert not share.can_cover(ShuffledMessage(message.local_epsilon, batch))
-    assert account(Repeated(message, 5)).delta(EPSILON) <= account(Repeated(share.each, 5)).delta(EPSILON) <= DELTA
+    assert (
+        account(Repeated(message, 5)).delta(EPSILON) <= account(Repeated(share.report_event, 5)).delta(EPSILON) <= DELTA
+    )
     assert account(Repeated(message, 5)).delta(EPSILON) > 1e-3 * DELTA
     for local in (1.125 * message.local_epsilon, amplified_local_epsilon(EPSILON, DELTA, 64 / 21, batch, 8.0)):
         assert not share.can_cover(ShuffledSubset(local, *sizes, batch))
@@ -86,7 +88,7 @@ def test_normal_noise_and_its_sampler_fit_the_budget() -> None:
 @pytest.mark.parametrize(("epsilon", "reports"), [(1.0, 20), (0.1, 3), (4.0, 7), (1.0, 1000)])
 def test_without_delta_epsilons_add_up(epsilon: float, reports: int) -> None:
     share = allot(epsilon, 0.0, reports, 1e-8)
-    assert account(Repeated(Parallel((share.each, share.each)), reports)).delta(epsilon) == 0
+    assert account(Repeated(Parallel((share.report_event, share.report_event)), reports)).delta(epsilon) == 0
     assert share.composed_delta(epsilon) == 0
     assert share.can_cover(Pure(share.pure))
     assert not share.can_cover(Pure(1.001 * share.pure))

@@ -80,9 +80,9 @@ def test_a_value_that_is_no_number_is_refused_without_an_echo():
 
 def test_every_question_partitions_its_feature_and_merges_neighbouring_cells_alone():
     questions = spec_of("shuffle").questions
-    assert questions.matrix[0].tolist() == [1.0] + [0.0] * (questions.cells.count - 1)
+    assert questions.incidence_matrix[0].tolist() == [1.0] + [0.0] * (questions.cells.count - 1)
     for question in range(1, questions.count):
-        rows = questions.matrix[questions.starts[question] : questions.starts[question + 1]]
+        rows = questions.incidence_matrix[questions.starts[question] : questions.starts[question + 1]]
         assert rows.sum(axis=0).tolist() == (rows.sum(axis=0) > 0).astype(float).tolist()
         assert all((np.diff(np.flatnonzero(row)) == 1).all() for row in rows)
         assert rows.any(axis=1).all()
@@ -94,7 +94,7 @@ def test_an_answer_is_the_part_that_holds_the_cell_of_the_participant():
     terms = questions.cells.locate(people(spec, 50)[0])
     for question, column in enumerate(questions.locate(terms).T):
         feature_terms = terms[:, questions.features[question]] if question else np.zeros(50, np.int64)
-        assert (questions.matrix[questions.starts[question] + column, feature_terms] == 1).all()
+        assert (questions.incidence_matrix[questions.starts[question] + column, feature_terms] == 1).all()
 
 
 def moved_sums(mechanism, contributions, participants):

@@ -75,7 +75,7 @@ def test_an_answer_names_the_part_of_the_question_that_coins_choose():
     assert set(features.tolist()) == {0, 1}
     assert abs((features == 0).mean() - 0.5) < 5 * np.sqrt(0.25 / PEOPLE)
     terms = policy.questions.cells.locate(contexts)
-    assert policy.questions.matrix[parts, terms[np.arange(PEOPLE), features]].all()
+    assert policy.questions.incidence_matrix[parts, terms[np.arange(PEOPLE), features]].all()
     values = policy.residuals.compute(policy.predict(terms, decisions.arms), rewards)
     assert reports.values == pytest.approx((1 + values) / 2)
     decoded = decode(encode(policy), type(policy))

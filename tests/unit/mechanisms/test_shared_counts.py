@@ -33,7 +33,7 @@ PRIME = FIELD_128.modulus
 
 def vote_distances(mechanism: SharedCounts) -> tuple[float, int]:
     """Return the largest L2 and L1 distance of two votes' bits, of all pairs of votes."""
-    bits = np.array([mechanism.encode(cells) for cells in product(*map(range, mechanism.lengths))])
+    bits = np.array([mechanism.encode_vote(cells) for cells in product(*map(range, mechanism.lengths))])
     differences = np.abs(bits[:, None] - bits[None])
     return float(np.sqrt((differences**2).sum(axis=-1)).max()), int(differences.sum(axis=-1).max())
 
@@ -121,7 +121,7 @@ def test_votes_of_devices_are_counted_and_a_double_vote_is_refused() -> None:
     mechanism = SharedCounts((3, 4), 0.01)
     assert mechanism.circuit.field is FIELD_128
     prio3, votes = Prio3(mechanism.circuit, ALGORITHM), np.random.default_rng(3).integers(0, [3, 4], size=(12, 2))
-    bits = [tuple(mechanism.encode(vote)) for vote in votes.tolist()]
+    bits = [tuple(mechanism.encode_vote(vote)) for vote in votes.tolist()]
     double = (1, 1, 0, *bits[0][3:])
     leader, helper = (
         verify_many(prio3, KEY, CONTEXT, party, reports)
@@ -138,7 +138,7 @@ def test_votes_of_devices_are_counted_and_a_double_vote_is_refused() -> None:
 
 def test_a_vote_outside_of_its_blocks_and_a_mechanism_without_noise_are_refused() -> None:
     with pytest.raises(ValueError, match="a cell of each block"):
-        SharedCounts((3, 4), 1.0).encode([3, 0])
+        SharedCounts((3, 4), 1.0).encode_vote([3, 0])
     for arguments in ((), (1.0, 1.0), (-1.0,)):
         with pytest.raises(SpecError, match="one of the two"):
             SharedCounts((3,), *arguments)

@@ -32,7 +32,7 @@ def draw_sums(value, hit_of_key, other, gain, noise=0.0, people=2000, share=0.3,
 
 def estimate(sums, expected, cautious):
     """Return the estimates, and their stated variance."""
-    precision, moment = sums.evidence(np.full(RELEASES, expected), np.full(RELEASES, cautious))
+    precision, moment = sums.precision_and_moment(np.full(RELEASES, expected), np.full(RELEASES, cautious))
     return moment / precision, 1 / precision[0]
 
 
@@ -92,7 +92,7 @@ def test_hits_counted_at_another_rate_are_caught():
 
 def test_a_cell_without_reports_has_no_evidence():
     sums = draw_sums(0.0, **KINDS["none"], share=0.0)
-    precision, moment = sums.evidence(np.zeros(RELEASES), np.zeros(RELEASES))
+    precision, moment = sums.precision_and_moment(np.zeros(RELEASES), np.zeros(RELEASES))
     assert not precision.any()
     assert not moment.any()
 
@@ -135,6 +135,6 @@ def test_events_that_are_not_debiased_are_caught():
 
 
 def test_a_cell_without_people_has_no_evidence_from_events():
-    precision, moment = events(0.0, share=0.0).evidence(np.zeros(RELEASES), np.zeros(RELEASES))
+    precision, moment = events(0.0, share=0.0).precision_and_moment(np.zeros(RELEASES), np.zeros(RELEASES))
     assert not precision.any()
     assert not moment.any()

@@ -35,7 +35,7 @@ def weights(sampler: RoundedNormal, magnitudes: list[int]) -> list[mpmath.mpf]:
     """Return the unnormalized probabilities of magnitudes of a sign, from the sampler's own tables."""
     bins = [m // sampler._width for m in magnitudes]
     ratios = sampler._acceptance_probabilities(np.array(bins), np.array(magnitudes))
-    return [sampler._word_counts[i] * mpmath.mpf(float(ratio)) for i, ratio in zip(bins, ratios, strict=True)]
+    return [sampler._bin_word_counts[i] * mpmath.mpf(float(ratio)) for i, ratio in zip(bins, ratios, strict=True)]
 
 
 def exact(standard_deviation: float, magnitude: int) -> mpmath.mpf:
@@ -88,8 +88,8 @@ def test_an_error_of_the_law_is_caught():
 @pytest.mark.parametrize("standard_deviation", [256.0, 511.9, 512.0, 1000.3, 2.0**40])
 def test_every_word_picks_a_bin_and_every_chance_is_below_one(standard_deviation):
     sampler = RoundedNormal(standard_deviation)
-    assert sum(sampler._word_counts) == 1 << 64
-    assert min(sampler._word_counts) >= 1
+    assert sum(sampler._bin_word_counts) == 1 << 64
+    assert min(sampler._bin_word_counts) >= 1
     bins = np.arange(len(sampler._max_weights))
     assert (sampler._acceptance_probabilities(bins, bins * sampler._width) < 1).all()
     ends = (bins + 1) * sampler._width - 1

@@ -303,7 +303,7 @@ def make_queue(*requests: QueuedRequest, places: int = 4096) -> SenderQueue[Queu
 def list_groups(turns: SenderQueue[QueuedRequest]) -> list[list[str]]:
     groups = []
     while turns:
-        groups.append([request.sender for request in turns.group()])
+        groups.append([request.sender for request in turns.take_group()])
     return groups
 
 
@@ -316,9 +316,9 @@ def test_a_single_sender_fills_a_group() -> None:
 
 def test_many_requests_of_one_sender_do_not_delay_others() -> None:
     turns = make_queue(*[QueuedRequest("flood", 70_000)] * 50, QueuedRequest("person", 70))
-    assert turns.group() == [QueuedRequest("person", 70)]
+    assert turns.take_group() == [QueuedRequest("person", 70)]
     turns = make_queue(*[QueuedRequest("flood", 70)] * 1000, QueuedRequest("person", 70))
-    first = turns.group()
+    first = turns.take_group()
     assert first[-1] == QueuedRequest("person", 70)
     assert len(first) <= 1 + 8192 // 70
 
@@ -326,7 +326,7 @@ def test_many_requests_of_one_sender_do_not_delay_others() -> None:
 def test_large_requests_are_not_starved_by_small_ones() -> None:
     turns = make_queue(QueuedRequest("relay", 70_000))
     waited = 0
-    while put(turns, QueuedRequest("person", 70)) and QueuedRequest("relay", 70_000) not in turns.group():
+    while put(turns, QueuedRequest("person", 70)) and QueuedRequest("relay", 70_000) not in turns.take_group():
         waited += 1
     assert waited == 70_000 // 8192
 
@@ -334,7 +334,7 @@ def test_large_requests_are_not_starved_by_small_ones() -> None:
 def test_a_huge_batch_waits_for_at_most_one_group() -> None:
     turns = make_queue(QueuedRequest("shuffler", 1 << 28))
     waited = 0
-    while put(turns, QueuedRequest("person", 70)) and len(turns.group()) == 1:
+    while put(turns, QueuedRequest("person", 70)) and len(turns.take_group()) == 1:
         waited += 1
     assert waited < GROUP // 8192
 
@@ -343,7 +343,7 @@ def test_requests_of_a_sender_keep_their_order() -> None:
     requests = [QueuedRequest("abc"[n % 3], 1000 * (n % 17)) for n in range(300)]
     turns, out = make_queue(*requests), []
     while turns:
-        out += turns.group()
+        out += turns.take_group()
     for sender in "abc":
         in_order, arrived = ([request for request in batch if request.sender == sender] for batch in (out, requests))
         assert in_order == arrived
@@ -355,5 +355,5 @@ def test_a_sender_has_at_most_the_free_places() -> None:
     assert sum(put(turns, QueuedRequest("other", 70)) for _ in range(200)) == 25
     assert put(turns, QueuedRequest("person", 70))
     while turns:
-        turns.group()
+        turns.take_group()
     assert sum(put(turns, QueuedRequest("flood", 70)) for _ in range(200)) == 50

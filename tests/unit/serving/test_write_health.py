@@ -54,7 +54,7 @@ async def test_a_failed_probe_counts_until_a_probe_succeeds(failure, caplog):
     health = WriteHealth(disk.probe, LOG)
     disk.is_writable = failure
     assert [await health.check(), await health.check(), health.is_writing] == [False] * 3
-    health.note()  # what a probe found is not undone by a commit elsewhere
+    health.record_commit()  # what a probe found is not undone by a commit elsewhere
     assert not health.is_writing
     disk.is_writable = True
     assert await health.check()
@@ -66,12 +66,12 @@ async def test_a_failed_commit_counts_for_half_a_minute_or_until_a_success(caplo
     """A probe succeeds on a nearly full disk; but an unready service gets no uploads that could show success."""
     disk, clock = Disk(), Hands()
     health = WriteHealth(disk.probe, LOG, clock)
-    health.note(OSError())
+    health.record_commit(OSError())
     assert not health.is_writing
     assert not await health.check()
-    health.note()
+    health.record_commit()
     assert health.is_writing
-    health.note(OSError())
+    health.record_commit(OSError())
     clock.time += 29
     assert not await health.check()
     clock.time += 2
@@ -102,7 +102,7 @@ def test_the_latest_commit_decides_write_health() -> None:
     clock = Hands()
     last = LastCommit(clock)
     assert not last.has_failed
-    last.note(is_durable=False)
+    last.record(is_durable=False)
     assert last.has_failed
-    last.note(is_durable=True)
+    last.record(is_durable=True)
     assert not last.has_failed

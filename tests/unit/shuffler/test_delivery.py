@@ -110,7 +110,7 @@ async def test_a_full_disk_delays_another_batch_and_loses_nothing(shuffler, sett
         raise sqlite3.OperationalError("database or disk is full")
 
     with monkeypatch.context() as no_room:
-        no_room.setattr(RoundStore, "renew", full)
+        no_room.setattr(RoundStore, "start_next_batch", full)
         await shuffler.post(header, reports[:5])
         await until(lambda: len(attempts) > 1)
         assert_problem(await shuffler.client.get("/readyz"), 503, "unavailable")

@@ -35,7 +35,7 @@ def make_uploads(count):
 
 
 async def read_batch(pool):
-    return split_bytes(decode_batch(await pool.batch()).sealed, SIZE)
+    return split_bytes(decode_batch(await pool.read_batch()).sealed, SIZE)
 
 
 async def test_the_messages_of_all_people_are_in_the_batch_once(new_store):

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from privateer_client.participation import Participation
-from privateer_client.publication_parts import meaning
+from privateer_client.publication_parts import digest_meaning
 from privateer_core.algorithms import parse_spec
 from privateer_core.errors import InputError, SpecError, TermsRefused
 from privateer_core.privacy.terms_verification import Limits
@@ -101,7 +101,7 @@ def test_very_wide_bounds_are_a_concern_where_there_is_noise() -> None:
 def test_rounds_in_one_step_are_rounds_one_by_one(first, growth, n_before, people, share):
     sizes = RoundSizes(first, growth, max(1, int(share * first)))
     at = n_before
-    while batch := sizes.batch(at, people):
+    while batch := sizes.batch_size(at, people):
         assert sizes.fewest <= batch <= sizes.max_batch(people)
         at += batch
     assert sizes.count_unreachable(n_before, people) == max(0, people - at)
@@ -220,5 +220,7 @@ def test_impossible_limits_are_refused_with_the_figure(changes, field, word):
 def test_choices_that_are_kept_stand_for_the_limits_that_earlier_versions_left_out():
     """Their digests leave out only a cap of 4 and batches of 1,000."""
     usual, capped = make_spec(MIN_SHUFFLE | {"privacy.epsilon": 1.0}), {**MIN_SHUFFLE, "privacy.epsilon": 1.0}
-    assert meaning(usual) == meaning(make_spec(capped | {"privacy.local_epsilon_max": 4.0, "privacy.min_batch": 1000}))
-    assert meaning(usual) != meaning(make_spec(capped | {"privacy.local_epsilon_max": 5.0}))
+    assert digest_meaning(usual) == digest_meaning(
+        make_spec(capped | {"privacy.local_epsilon_max": 4.0, "privacy.min_batch": 1000})
+    )
+    assert digest_meaning(usual) != digest_meaning(make_spec(capped | {"privacy.local_epsilon_max": 5.0}))

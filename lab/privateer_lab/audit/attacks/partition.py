@@ -106,7 +106,7 @@ def _make_policy(privacy: Privacy, allocations: Scores) -> PartitionPolicy:
     bins, arms = allocations.shape
     choice = Layout(0x5EED, np.rint(np.cumsum(allocations, axis=1)[:, :-1] * UNIT).astype(np.uint32))
     in_key = Layout.ungrouped(bins * arms, 0x5EED)
-    question = KeyedMeans(in_key if privacy.arm_in_key else choice, 1.0, 1 / bins, has_counts=True)
+    question = KeyedMeans(in_key if privacy.has_arm_in_key else choice, 1.0, 1 / bins, has_counts=True)
     return PartitionPolicy(
         version=1,
         dimension=1,
@@ -116,7 +116,7 @@ def _make_policy(privacy: Privacy, allocations: Scores) -> PartitionPolicy:
         active=np.ones(allocations.shape, bool),
         bins=np.arange(bins),
         terms=calibrate(privacy, _BATCH_SIZE, question),
-        choice=choice if privacy.arm_in_key else None,
+        choice=choice if privacy.has_arm_in_key else None,
     )
 
 

@@ -184,7 +184,7 @@ def _normal_parts() -> list[MechanismPart]:
 
 
 def _bits_part(name: str, mechanism: BitVectors) -> MechanismPart:
-    """Return the sum of a participant's bits in each coordinate as a part."""
+    """Return the part that tests the sum of a participant's bits in each coordinate."""
     size, bits = mechanism.ball.coordinates, mechanism.bits
     ends = mechanism.levels * np.array([[1], [0]]) * np.ones(size, np.int64)
     noise = Noise((BinomialLaw(bits, mechanism.probability),) * size, tuple(range(size)), ends)

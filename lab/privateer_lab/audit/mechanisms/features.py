@@ -39,7 +39,7 @@ def _release_case(name: str, below: float, neighbours: tuple[Contributor, Contri
 
 
 def _make_contributor(arm: int, answer: int, value: float) -> Contributor:
-    """Build the contributor of a participant with this arm and value, and the answer to all questions with several."""
+    """Build the contributor of a participant who gives this answer to every question that has several answers."""
 
     def contribute(coins: Coins) -> FeatureValues:
         count = len(coins)

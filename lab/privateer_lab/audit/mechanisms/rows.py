@@ -45,7 +45,7 @@ def _person(row: tuple[float, float], value: float) -> Contributor:
 
 
 def row_parts() -> list[MechanismPart]:
-    """Return the noise of two sums, in one of which participants with opposite values differ by 2."""
+    """Return the part that tests the noise of two sums; a participant's opposite values move the first sum by 2."""
     mechanism = RowSums(RowBall(2, 1, 0.0), float(GRID))
     ends = GRID * np.array([[1, 0], [-1, 0]])
     noise = Noise((NormalLaw(mechanism.standard_deviation),) * 2, (0, 1), ends)

@@ -29,7 +29,7 @@ def running_cases(samples: int) -> list[Case]:
         mechanism = RunningVectors.from_promise(_one_sum_each(1), *_PROMISE, kind, _N_STEPS)
         event, model = mechanism.release_event, model_for(attack_releases)
         assert event is not None
-        name, sample = f"{_N_STEPS} releases, {kind}", _noise_sampler(mechanism)
+        name, sample = f"{_N_STEPS} releases, {kind}", _build_likelihood_ratio_sampler(mechanism)
         cases.append(Case(name, RunningVectors.__name__, model, "tight", *_PROMISE, event, sample, count))
     return cases
 
@@ -39,7 +39,7 @@ def _one_sum_each(count: int) -> RowBall:
     return RowBall(count, 1, 0.0)
 
 
-def _noise_sampler(mechanism: RunningVectors) -> Sampler:
+def _build_likelihood_ratio_sampler(mechanism: RunningVectors) -> Sampler:
     """Return a sampler of the fresh noise's log-likelihood ratio; a run's sums are independent observations."""
 
     def sample(neighbour: int, count: int) -> Scores:

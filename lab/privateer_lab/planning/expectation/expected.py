@@ -117,14 +117,14 @@ class Expectation(msgspec.Struct, frozen=True):
         return any(self.compare_with_spec(row) in ("better", CUT_SHORT) for row in gaining)
 
     @property
-    def by_context(self) -> bool:
+    def is_context_dependent(self) -> bool:
         """Whether the best arm depends on the context."""
         return self.best - self.single > _ROUNDING_ERROR * max(abs(self.best), 1.0)
 
     @property
     def is_tie(self) -> bool:
         """Whether all arms are as good as the best one."""
-        return not self.by_context and self.single - self.random <= _ROUNDING_ERROR * max(abs(self.best), 1.0)
+        return not self.is_context_dependent and self.single - self.random <= _ROUNDING_ERROR * max(abs(self.best), 1.0)
 
     def gains_late(self, row: ExpectedRow) -> bool:
         """Whether a spec earns significantly more than the best single arm at the end, but not over its run."""

@@ -132,7 +132,7 @@ def run_partially(
         return error
     by_option = run.score.played.by_option / run.score.played.times
     best = int(by_option.argmax())
-    completed = _extend_to_horizon(run.outcome(), run.choices)
+    completed = _extend_to_horizon(run.build_run(), run.choices)
     single, worst = float(by_option[best]), float(by_option.min())
     return PartialRun(completed, single, best, worst, run.step.batch_size > 0, time.process_time() - start)
 

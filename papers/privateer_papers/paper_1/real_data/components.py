@@ -26,7 +26,7 @@ class ProjectionSection(Section):
     categories: Names = ()  # other columns, one-hot: a column of 0 and 1 for every value that occurs
 
     @model_validator(mode="after")
-    def _has_columns(self) -> "ProjectionSection":
+    def _check_columns(self) -> "ProjectionSection":
         """Refuse a section that names no column, or one twice."""
         if not self.numbers and not self.categories:
             raise ValueError("name columns in numbers or categories")

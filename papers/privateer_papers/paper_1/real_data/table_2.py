@@ -104,7 +104,7 @@ class RewardRecorder(Baseline):
 
     def __init__(self, baseline: Baseline) -> None:
         super().__init__(baseline.spec, 0)
-        self.baseline, self.at_once = baseline, baseline.at_once
+        self.baseline, self.chunk_size = baseline, baseline.chunk_size
         self.count, self.total = 0, 0.0
         self.path: list[tuple[int, float]] = []  # participants, and the sum of their rewards
 

@@ -161,7 +161,7 @@ class AdditiveLearner(TermsLearner[AdditiveState]):
         )
         if not next_round.batch_size:
             return policy
-        lower_bound, terms = self._tighten_bound(state, policy, next_round)
+        lower_bound, terms = self._tighten_lower_bound(state, policy, next_round)
         if spec.privacy.trust.promises:
             noise = noise_variance(terms, lower_bound)
             is_single = replace(policy, terms=terms).is_single_question
@@ -170,8 +170,10 @@ class AdditiveLearner(TermsLearner[AdditiveState]):
             terms = self.calibrate_terms(next_round, spec.make_question(next_round.seed, edges, lower_bound))
         return replace(policy, edges=edges, below=lower_bound, terms=terms)
 
-    def _tighten_bound(self, state: AdditiveState, policy: AdditivePolicy, next_round: NewRound) -> tuple[float, Terms]:
-        """Return the lower bound of residuals, and terms for it: near 0 if few participants expect a high reward.
+    def _tighten_lower_bound(
+        self, state: AdditiveState, policy: AdditivePolicy, next_round: NewRound
+    ) -> tuple[float, Terms]:
+        """Return the absolute lower bound of residuals, below 1 if expected rewards are low, and the terms for it.
 
         A symbol has to name keys for that: in a bucket of many keys nobody sees which values were below 0.
         """
@@ -280,7 +282,7 @@ class AdditiveLearner(TermsLearner[AdditiveState]):
         short_sums = part_sums.select_parts(self.long_cells.short_parts)
         prior_shares = self.shares(state.masses)
         counts = short_sums.counts.sum(axis=0)
-        count_variances = short_sums.count_variances(self.questions.matrix @ prior_shares, n_reports)
+        count_variances = short_sums.count_variances(self.questions.incidence_matrix @ prior_shares, n_reports)
         masses = state.masses.add_counts(self.questions, prior_shares, counts, count_variances, n_reports)
         long_sums, level_counts = part_sums.select_parts(self.long_cells.parts), state.level_counts
         level_variances = long_sums.count_variances(self._level_shares(level_counts), n_reports)
@@ -290,15 +292,15 @@ class AdditiveLearner(TermsLearner[AdditiveState]):
         arm_shares = ArmShares.from_deciders(policy, shares)
         means = TERM_UNIT * policy.means.astype(np.float64)
         # What is expected beyond what rare rewards have is in the means, and in no residual.
-        cut = n_reports * (arm_shares.cut * shares) @ self.all_questions.matrix.T
+        cut = n_reports * (arm_shares.cut * shares) @ self.all_questions.incidence_matrix.T
         short_sums = replace(short_sums, sums=short_sums.sums - cut[:, self.long_cells.short_parts])
         long_sums = replace(long_sums, sums=long_sums.sums - cut[:, self.long_cells.parts])
         levels = self._build_level_statistics(long_sums, arm_shares, n_reports * shares, means)
         arms, shares = arm_shares.select_terms(self.long_cells.short_terms), shares[self.long_cells.short_terms]
-        matrix, means = self.questions.matrix.T, means[:, self.long_cells.short_terms]
+        matrix, means = self.questions.incidence_matrix.T, means[:, self.long_cells.short_terms]
         spreads = arms.spread[:, None] * (n_reports * (arms.weighted * shares) @ matrix)
         variances = short_sums.variances((arms.shares * shares) @ matrix, spreads)
-        exact = short_sums.counts @ self.questions.matrix if policy.counts_arms else np.zeros((0, 0))
+        exact = short_sums.counts @ self.questions.incidence_matrix if policy.counts_arms else np.zeros((0, 0))
         latest = ObservedRound(n_reports, short_sums.sums, variances, means, arms, short_sums.is_same_people, exact)
         reported = state.reported + n_reports
         discounted = self.forgetting.fade(state.discounted, reported)
@@ -392,4 +394,4 @@ class AdditiveLearner(TermsLearner[AdditiveState]):
         def draw_contexts(coordinates: Array) -> Array:
             return build_contexts(self.all_questions.cells, masses, self.spec.dimension, coordinates)
 
-        return ExpectedRewards.everywhere(self.spec.dimension, predict, standard_error, draw_contexts)
+        return ExpectedRewards.from_single_box(self.spec.dimension, predict, standard_error, draw_contexts)

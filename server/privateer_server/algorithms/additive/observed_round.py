@@ -159,8 +159,8 @@ class FeatureGroup:
 
 
 @lru_cache(_GROUP_CACHE_SIZE)
-def feature_groups(questions: Questions) -> tuple[FeatureGroup, ...]:
-    """Return the groups of all features; the first group has the intercept alone."""
+def group_features_by_shape(questions: Questions) -> tuple[FeatureGroup, ...]:
+    """Group the features with equal numbers of terms and parts; the first group has the intercept alone."""
     members_by_shape: dict[tuple[int, int], list[tuple[Ints, Ints]]] = {}
     features = questions.feature_of_part
     for index in range(-1, len(questions.cells.features)):
@@ -170,7 +170,7 @@ def feature_groups(questions: Questions) -> tuple[FeatureGroup, ...]:
     groups = []
     for members in members_by_shape.values():
         terms, parts = (np.array(indices) for indices in zip(*members, strict=True))
-        groups.append(FeatureGroup(terms, parts, questions.matrix[parts[:, :, None], terms[:, None]]))
+        groups.append(FeatureGroup(terms, parts, questions.incidence_matrix[parts[:, :, None], terms[:, None]]))
     return tuple(groups)
 
 
@@ -188,7 +188,7 @@ class FeatureProducts:
     def from_weights(cls, questions: Questions, weighted: Array) -> "FeatureProducts":
         """Return the sums of participants (arms, terms) by arm and cell, rescaled to the intercept's by feature."""
         sums, n = weighted.copy(), np.maximum(weighted[:, 0], _MIN_PEOPLE)
-        for group in feature_groups(questions):
+        for group in group_features_by_shape(questions):
             weights = weighted[:, group.terms]
             sums[:, group.terms] = weights * (n[:, None] / np.maximum(weights.sum(axis=2), _MIN_PEOPLE))[:, :, None]
         return cls(sums, n)
@@ -230,7 +230,7 @@ class FeatureProducts:
 
     def _feature_blocks(self, questions: Questions) -> Iterator[tuple[FeatureGroup, Array, Array]]:
         """Yield groups with s (arms, features, cells) and B (arms, features, cells, cells) of each."""
-        for group in feature_groups(questions):
+        for group in group_features_by_shape(questions):
             feature_sums = self.sums[:, group.terms]
             blocks = -feature_sums[..., None] * feature_sums[..., None, :] / self.people[:, None, None, None]
             cells = np.arange(feature_sums.shape[2])
@@ -348,7 +348,7 @@ def optimal_question_shares(
     root = np.linalg.cholesky(products + 1e-9 * np.eye(len(products)))
     rows, ends = [], []
     for arm_weights, factor in zip(weighted, factors, strict=True):
-        observations = questions.matrix @ independent_products(questions.cells, arm_weights) / np.sqrt(noise)
+        observations = questions.incidence_matrix @ independent_products(questions.cells, arm_weights) / np.sqrt(noise)
         # Shares are not needed to more than a few digits, and half the precision takes half the time.
         rows.append((observations @ factor).astype(np.float32))
         ends.append((factor.T @ root).astype(np.float32))
@@ -384,8 +384,8 @@ def best_questions(
     losses = np.zeros(questions.count)
     for arm_weights, factor, residual_variance in zip(share * weighted, factors, spread, strict=True):
         slopes, end = independent_products(questions.cells, arm_weights) @ factor, factor.T @ root
-        deviations = np.sqrt(noise + residual_variance * questions.matrix @ arm_weights)
-        observations = (questions.matrix @ slopes) / deviations[:, None]
+        deviations = np.sqrt(noise + residual_variance * questions.incidence_matrix @ arm_weights)
+        observations = (questions.incidence_matrix @ slopes) / deviations[:, None]
         for question, (start, stop) in enumerate(pairwise(questions.starts.tolist())):
             row = observations[start:stop]
             solution = np.linalg.solve(row @ row.T + np.eye(stop - start), row @ end)

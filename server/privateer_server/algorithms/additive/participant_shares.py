@@ -158,7 +158,7 @@ class CellMasses:
         self, questions: Questions, cell_shares: Array, counts: Array, variances: Array, n_participants: int
     ) -> "CellMasses":
         """Return the evidence after noisy counts (parts,), by their variances and the shares (terms,) before them."""
-        matrix = questions.matrix * (np.arange(questions.cells.count) > 0)
+        matrix = questions.incidence_matrix * (np.arange(questions.cells.count) > 0)
         expected = n_participants * np.clip(matrix @ cell_shares, 1e-6, 1.0)
         weighted_matrix = matrix.T / (variances + expected)
         added_information = n_participants**2 * weighted_matrix @ matrix

@@ -59,7 +59,7 @@ class WhitePosterior:
         """Shape (arms, terms, terms)."""
         return self.factors @ self.factors.transpose(0, 2, 1)
 
-    def block_statistics(self, index: int) -> tuple[Array, Array, Array]:
+    def white_block_moments(self, index: int) -> tuple[Array, Array, Array]:
         """Return a block's root, and the covariances and means of its white terms, for `TermScales.log_evidence`."""
         block = self.blocks[index]
         # Columns before the block have only zeros there.
@@ -210,7 +210,9 @@ def has_converged(earlier: Sequence[Array], later: Sequence[Array]) -> bool:
 def update_priors(families: Sequence["TermScales"], posterior: WhitePosterior, start: int) -> list[Array]:
     """Return the posterior mean covariances of blocks, from block number ``start`` on."""
     return [
-        family.mean_covariance(softmax(family.log_evidence(*posterior.block_statistics(index)) + np.log(family.prior)))
+        family.mean_covariance(
+            softmax(family.log_evidence(*posterior.white_block_moments(index)) + np.log(family.prior))
+        )
         for index, family in enumerate(families, start)
     ]
 

@@ -168,11 +168,13 @@ def build_contexts(cells: Cells, masses: Array, columns: int, coordinates: Array
     for index, feature in enumerate(cells.features):
         shares = np.maximum(masses[cells.feature_slice(index)], 0.0).cumsum()
         feature_cells = np.searchsorted(shares / shares[-1], coordinates[:, index, 0], side="right")
-        _write_feature(contexts, feature, np.minimum(feature_cells, feature.count - 1), coordinates[:, index, 1])
+        _write_feature_columns(
+            contexts, feature, np.minimum(feature_cells, feature.count - 1), coordinates[:, index, 1]
+        )
     return contexts
 
 
-def _write_feature(contexts: Array, feature: ShapeCells, feature_cells: Ints, offsets: Array) -> None:
+def _write_feature_columns(contexts: Array, feature: ShapeCells, feature_cells: Ints, offsets: Array) -> None:
     """Write the columns of a feature for participants in ``feature_cells`` (n,), at ``offsets`` (n,) in the cells."""
     if feature.codes:
         powers = np.arange(feature.columns - 1, -1, -1)
@@ -216,7 +218,7 @@ class TermsLearner(RoundsLearner[AdditiveSpec, StateT, AdditivePolicy]):
         """Return information (arms, terms, terms) and scores (arms, terms) of all rounds."""
 
     @override
-    def reset_report_count(self, state: StateT) -> StateT:
+    def keep_evidence_only(self, state: StateT) -> StateT:
         return replace(state, reported=0, discounted=self.forgetting.restart(state.discounted))
 
     @override
@@ -265,7 +267,7 @@ class TermsLearner(RoundsLearner[AdditiveSpec, StateT, AdditivePolicy]):
         def draw_contexts(coordinates: Array) -> Array:
             return build_contexts(self.cells, masses, self.spec.dimension, coordinates)
 
-        return ExpectedRewards.everywhere(self.spec.dimension, predict, standard_error, draw_contexts)
+        return ExpectedRewards.from_single_box(self.spec.dimension, predict, standard_error, draw_contexts)
 
 
 def build_indicators(cells: Cells, contexts: Array) -> Array:

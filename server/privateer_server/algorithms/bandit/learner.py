@@ -69,7 +69,7 @@ class BanditLearner(RoundsLearner[BanditSpec, BanditState, BanditPolicy]):
         posterior = ArmPosterior.empty(self.spec.arm_count)
         # A report that hides its arm counts for both: their errors are not independent.
         is_pair = self.finds_best and not self.finds_set and self.playable.sum() == 2
-        pair = PairContrast(0.0, 0.0) if is_pair and not self.spec.privacy.arm_in_key else None
+        pair = PairContrast(0.0, 0.0) if is_pair and not self.spec.privacy.has_arm_in_key else None
         discounted = self.forgetting.start(posterior) if self.forgetting.half_lives else None
         tiers = TierAccount.start(self.spec, has_single_key=True)
         return BanditState(0, 0, posterior, discounted=discounted, pair=pair, tiers=tiers)
@@ -84,7 +84,7 @@ class BanditLearner(RoundsLearner[BanditSpec, BanditState, BanditPolicy]):
         is_asking = next_round.batch_size > 0
         shares = self.shares(state, next_round) if is_asking else np.eye(self.spec.arm_count)[self.leader(state)]
         coins = make_arm_layout(next_round.seed, shares)
-        choice_layout = coins if self.spec.privacy.arm_in_key or not is_asking else None
+        choice_layout = coins if self.spec.privacy.has_arm_in_key or not is_asking else None
         terms = self.calibrate_terms(next_round, self.spec.make_question(coins))
         return BanditPolicy(next_round.version, terms, choice_layout)
 
@@ -92,7 +92,7 @@ class BanditLearner(RoundsLearner[BanditSpec, BanditState, BanditPolicy]):
         """Return the arm of the highest estimate, by guaranteed estimates if the objective is the best arm."""
         if state.pair and state.pair.precision:
             return int(np.flatnonzero(self.playable)[int(state.pair.weighted < 0)])
-        means = state.posterior.bounded if self.finds_best else state.posterior.means
+        means = state.posterior.interval_centres if self.finds_best else state.posterior.means
         return int(np.argmax(np.where(self.playable, means, -np.inf)))
 
     def find_best_arms(self, state: BanditState) -> Bools:
@@ -104,7 +104,7 @@ class BanditLearner(RoundsLearner[BanditSpec, BanditState, BanditPolicy]):
         shares, discounted, privacy = self._choose_shares(state, next_round), state.discounted, self.spec.privacy
         if discounted is None:
             return shares
-        has_equal_noise = privacy.arm_in_key or (privacy.trust.promises and privacy.trust.crowd is Crowd.RELEASE)
+        has_equal_noise = privacy.has_arm_in_key or (privacy.trust.promises and privacy.trust.crowd is Crowd.RELEASE)
         share = compute_trial_share(state.rounds + 1, next_round.batch_size, has_equal_noise=has_equal_noise)
         recent_people = np.where(self.playable, discounted.evidence.people[-1], np.inf)
         return np.asarray((1 - share) * shares + share * np.eye(len(shares))[int(np.argmin(recent_people))])
@@ -120,7 +120,7 @@ class BanditLearner(RoundsLearner[BanditSpec, BanditState, BanditPolicy]):
             return sampling_rules.kl_ucb(posterior, self.playable, state.reported, next_round.batch_size)
         if self.spec.algorithm.objective == "adversarial":
             return self._tsallis_shares(state, next_round.batch_size)
-        n_draws = _N_DRAWS_HIDDEN_ARM if self.spec.privacy.arm_in_key else _N_DRAWS
+        n_draws = _N_DRAWS_HIDDEN_ARM if self.spec.privacy.has_arm_in_key else _N_DRAWS
         horizon = self.spec.experiment.horizon
         # What is learned now is of use until it is forgotten.
         n_remaining = min(horizon - state.reported, self.forgetting.half_life(state.discounted))
@@ -138,7 +138,7 @@ class BanditLearner(RoundsLearner[BanditSpec, BanditState, BanditPolicy]):
         """Return Tsallis-INF's shares, at the learning rate 2 / (c sqrt(t)) for the attenuation c of reports."""
         posterior, n_participants = state.posterior, state.reported + batch
         attenuation = math.sqrt(PRECISION_PER_REWARD * posterior.people.sum() / posterior.precision.sum())
-        is_arm_hidden = self.spec.privacy.arm_in_key
+        is_arm_hidden = self.spec.privacy.has_arm_in_key
         min_share = 1 / (self.playable.sum() * n_participants ** (1 / 3)) if is_arm_hidden else 1 / UNIT
         return sampling_rules.tsallis(
             posterior.losses, self.playable, 2 / (attenuation * math.sqrt(n_participants)), min_share
@@ -194,7 +194,7 @@ class BanditLearner(RoundsLearner[BanditSpec, BanditState, BanditPolicy]):
         )
 
     @override
-    def reset_report_count(self, state: BanditState) -> BanditState:
+    def keep_evidence_only(self, state: BanditState) -> BanditState:
         discounted = self.forgetting.restart(state.discounted)
         tiers = TierAccount.start(self.spec, has_single_key=True)
         return replace(state, rounds=0, reported=0, discounted=discounted, tiers=tiers)
@@ -233,7 +233,7 @@ class BanditLearner(RoundsLearner[BanditSpec, BanditState, BanditPolicy]):
 
     def _build_estimates(self, state: BanditState) -> tuple[Estimate, ...]:
         low, width, posterior = self.spec.reward.low, 2 * self.spec.reward.half_range, state.posterior
-        means, radii = low + width * posterior.bounded, width * self._radii(posterior)
+        means, radii = low + width * posterior.interval_centres, width * self._radii(posterior)
         # Pooled reports are counted by their weights, of which readers want to know no more than the number of people.
         people = state.tiers.people_by_arm.sum(axis=0) if state.tiers else posterior.people
         rows = zip(self.spec.options, means.tolist(), radii.tolist(), people.tolist(), strict=True)
@@ -246,7 +246,7 @@ class BanditLearner(RoundsLearner[BanditSpec, BanditState, BanditPolicy]):
 
     def _choose_basis(self, best: int, state: BanditState) -> Basis:
         """Return the basis of a recommendation: the arm is decided if its interval is above all others."""
-        means, radii = state.posterior.bounded, self._radii(state.posterior)
+        means, radii = state.posterior.interval_centres, self._radii(state.posterior)
         is_rival = self.playable & (np.arange(len(means)) != best)
         is_above_rivals = bool((means - radii)[best] > (means + radii)[is_rival].max(initial=-np.inf))
         return "decided against all other options" if state.stopped or is_above_rivals else "ahead, and not decided"

@@ -168,7 +168,7 @@ class ArmPosterior(SufficientStatistics):
         """Return the posterior of one round; a ``precision`` of 0 means that the arm was not observed."""
         is_observed = precision > 0
         weighted = np.where(is_observed, precision * np.where(is_observed, means, 0.0), 0.0)
-        counts = counts.each(lambda values: np.where(is_observed, values, 0.0))
+        counts = counts.map_arrays(lambda values: np.where(is_observed, values, 0.0))
         return cls(people, precision, weighted, losses, counts)
 
     @property
@@ -187,7 +187,7 @@ class ArmPosterior(SufficientStatistics):
         return self.counts.attenuation
 
     @property
-    def bounded(self) -> Array:
+    def interval_centres(self) -> Array:
         """Estimated mean rewards at the centres of `radii`, with weights that are known before each release."""
         is_observed = self.precision > 0
         return np.where(is_observed, self.weighted / np.where(is_observed, self.precision, 1.0), 0.5)
@@ -199,7 +199,7 @@ class ArmPosterior(SufficientStatistics):
         return min(level, 1 - level) - deviation < _RARE_REWARD_SHARE
 
     def radii(self, failure_probability: float) -> Array:
-        """Return radii around `bounded` means that hold at all times and jointly, but with ``failure_probability``.
+        """Return radii around `interval_centres`: all intervals hold at all times, but with ``failure_probability``.
 
         Normal mixtures of the likelihood (Robbins 1970): valid whatever decides who plays what, and when that ends.
         """
@@ -208,21 +208,21 @@ class ArmPosterior(SufficientStatistics):
         return np.where(self.precision > 0, np.sqrt(2 * log * (self.precision + _MIXING_PRECISION)) / precision, np.inf)
 
     def compare_with_leader(self, playable: Bools, failure_probability: float) -> tuple[int, Array]:
-        """Return the arm of the highest `bounded` mean, and the margin of its lead over each arm, if above 0.
+        """Return the arm of the highest interval centre, and the margin of its lead over each arm, if above 0.
 
         If every other playable arm is beaten at any time, the leader is the best arm but with probability
         ``failure_probability``. A pair's likelihood is mixed arm by arm: a wrong leader takes that one arm and the best
         one are off together by their difference, which happens with probability failure / (arms - 1) to each.
         """
-        best = int(np.argmax(np.where(playable, self.bounded, -np.inf)))
+        best = int(np.argmax(np.where(playable, self.interval_centres, -np.inf)))
         margins = self._log_evidence()[best] - math.log(max(1, int(playable.sum()) - 1) / failure_probability)
         margins[best] = np.inf
         return best, np.where(playable, margins, np.inf)
 
     def find_best_arms(self, playable: Bools, count: int) -> Bools:
-        """Return a mask of the ``count`` playable arms with the highest `bounded` means."""
+        """Return a mask of the ``count`` playable arms with the highest interval centres."""
         is_best = np.zeros(len(playable), bool)
-        is_best[np.argsort(np.where(playable, -self.bounded, np.inf), kind="stable")[:count]] = True
+        is_best[np.argsort(np.where(playable, -self.interval_centres, np.inf), kind="stable")[:count]] = True
         return is_best
 
     def bound_set_error(self, is_best: Bools, playable: Bools) -> float:
@@ -239,7 +239,7 @@ class ArmPosterior(SufficientStatistics):
         """Return by how much the mixed log likelihood says that arm i is better than arm j, net of costs; (i, j)."""
         mixed, costs = self.precision**2 / (self.precision + _MIXING_PRECISION), _mixture_cost(self.precision)
         pair_precision = mixed[:, None] * mixed / np.maximum(mixed[:, None] + mixed, 1e-300)
-        gaps = np.maximum(self.bounded[:, None] - self.bounded, 0.0)
+        gaps = np.maximum(self.interval_centres[:, None] - self.interval_centres, 0.0)
         return np.asarray(pair_precision * gaps**2 / 2 - costs[:, None] - costs)
 
 
@@ -256,7 +256,7 @@ class PairContrast:
 
     def add(self, latest: ArmPosterior, playable: Bools) -> "PairContrast":
         """Return the contrast with a round added, unless the round lacks an arm."""
-        precisions, means = latest.precision[playable], latest.bounded[playable]
+        precisions, means = latest.precision[playable], latest.interval_centres[playable]
         if not precisions.all():
             return self
         precision = float(precisions.prod() / precisions.sum())

@@ -231,7 +231,9 @@ def track_and_stop(posterior: ArmPosterior, playable: Bools, leader: int, batch:
     """
     variance = 1 / np.maximum(posterior.precision, 1e-12)
     pair_variances = variance + variance[leader]
-    min_gaps = np.maximum(np.abs(posterior.bounded[leader] - posterior.bounded) - np.sqrt(pair_variances), 0.0)
+    min_gaps = np.maximum(
+        np.abs(posterior.interval_centres[leader] - posterior.interval_centres) - np.sqrt(pair_variances), 0.0
+    )
     gaps = min_gaps**2 + pair_variances
     is_rival = playable & (np.arange(len(gaps)) != leader)
     low, high = 0.0, float(gaps[is_rival].min())
@@ -249,7 +251,7 @@ def track_boundary(posterior: ArmPosterior, playable: Bools, is_best: Bools, bat
     An arm in the set is compared with the best one outside, all others with the worst one inside; gaps as in
     `track_and_stop`.
     """
-    variance, means = 1 / np.maximum(posterior.precision, 1e-12), posterior.bounded
+    variance, means = 1 / np.maximum(posterior.precision, 1e-12), posterior.interval_centres
     worst_inside = int(np.argmin(np.where(is_best, means, np.inf)))
     best_outside = int(np.argmax(np.where(playable & ~is_best, means, -np.inf)))
     opposite = np.where(is_best, best_outside, worst_inside)

@@ -67,7 +67,7 @@ class ConvexLearner(RoundsLearner[ConvexSpec, ConvexState, ConvexPolicy]):
 
     @override
     def planned_round(self, state: ConvexState) -> PlannedRound:
-        return PlannedRound("", state.reported, self.spec.batch(state.reported))
+        return PlannedRound("", state.reported, self.spec.batch_size(state.reported))
 
     @override
     def policy(self, state: ConvexState, next_round: NewRound) -> ConvexPolicy:
@@ -75,7 +75,7 @@ class ConvexLearner(RoundsLearner[ConvexSpec, ConvexState, ConvexPolicy]):
         spec, rule, seed = self.spec, self.rule, next_round.seed
         terms = self.calibrate_terms(next_round, spec.make_question(seed))
         centre, axes = self._place_points(state, next_round, terms)
-        span, in_key = spec.reward.span, spec.privacy.arm_in_key
+        span, in_key = spec.reward.span, spec.privacy.has_arm_in_key
         return ConvexPolicy(next_round.version, centre, axes, rule.points, span, rule.slope, seed, in_key, terms)
 
     def _place_points(self, state: ConvexState, next_round: NewRound, terms: Terms) -> tuple[Array, Array]:
@@ -116,9 +116,9 @@ class ConvexLearner(RoundsLearner[ConvexSpec, ConvexState, ConvexPolicy]):
         if policy.points == 2:
             deciders = policy.weighted_deciders
             scale = self.rule.slope / sum(share * self.pairs.attenuation(_distance(each)) for each, share in deciders)
-        return np.asarray(np.linalg.inv(policy.gradient_axes) @ (scale * self._mean_scores(release)))
+        return np.asarray(np.linalg.inv(policy.gradient_axes) @ (scale * self._mean_scores_by_axis(release)))
 
-    def _mean_scores(self, release: KeyedSums | GroupSums) -> Array:
+    def _mean_scores_by_axis(self, release: KeyedSums | GroupSums) -> Array:
         """Return the mean score along every axis, shape (axes,).
 
         Where the axis is in the coins, its people are counted, on both sides where sides are groups; in keys they are

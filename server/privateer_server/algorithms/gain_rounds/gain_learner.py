@@ -199,10 +199,12 @@ class GainLearner(RoundsLearner[ArmsSpec, GainState[Any], Any]):
         return self._learner.is_over(state.learner) and not self._count_remaining(state)
 
     @override
-    def miss(self, state: GainState[Any], policy: Policy, *, is_repeated: bool) -> GainState[Any]:
+    def learn_without_release(self, state: GainState[Any], policy: Policy, *, is_repeated: bool) -> GainState[Any]:
         if isinstance(policy, GainPolicy):
             return state
-        return replace(state, learner=self._learner.miss(state.learner, policy, is_repeated=is_repeated))
+        return replace(
+            state, learner=self._learner.learn_without_release(state.learner, policy, is_repeated=is_repeated)
+        )
 
     @override
     def has_failed(self, state: GainState[Any]) -> bool:

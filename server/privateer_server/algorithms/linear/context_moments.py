@@ -125,7 +125,7 @@ class Contexts:
         self._lengths[0] = math.sqrt(_INTERCEPT_SHARE)
 
     @cached_property
-    def basis(self) -> Array:
+    def whitening_map(self) -> Array:
         """The matrix, (d, d), that maps rows to the coordinate 1 and whitened features."""
         matrix = np.eye(len(self._lengths))
         matrix[1:, 1:], matrix[0, 1:] = self._whitening, -self._means @ self._whitening
@@ -134,14 +134,14 @@ class Contexts:
     @property
     def moment_matrix(self) -> Array:
         """The matrix, (d, d), that maps rows to a shortened intercept and whitened features."""
-        return np.asarray(self.basis * self._lengths)
+        return np.asarray(self.whitening_map * self._lengths)
 
     def weigh_features(self, variances: Array, moments: Array) -> Array:
         """Return the matrix that maps rows to coordinates of the basis, longer where ``variances`` (d,) are larger.
 
         One in fifty rows with these second moments is longer than 1, and is cut to that.
         """
-        matrix = self.basis * np.sqrt(variances)
+        matrix = self.whitening_map * np.sqrt(variances)
         rows = simulate_rows(self.design, moments, np.random.default_rng(0), _N_MEASURED)
         return np.asarray(matrix / np.quantile(np.linalg.norm(rows @ matrix, axis=1), 1 - _CUT_SHARE))
 
@@ -151,7 +151,7 @@ class Contexts:
         matrix: the one that maps rows to reported coordinates, which are multiples of the whitened ones.
         share: that of second moments in a report's squared length.
         """
-        lengths = np.diag(np.linalg.solve(self.basis, matrix))
+        lengths = np.diag(np.linalg.solve(self.whitening_map, matrix))
         return np.asarray(math.sqrt(share) * np.outer(lengths, lengths))
 
     def weigh_sums(self, sums: Array, scales: Array, n_participants: int, noise: float) -> tuple[Array, Array]:

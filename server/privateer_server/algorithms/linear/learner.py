@@ -99,7 +99,7 @@ class LinearLearner(RoundsLearner[LinearSpec, LinearState, LinearPolicy]):
             terms=self.calibrate_terms(next_round, spec.make_question(next_round.seed)),
         )
 
-    def rate(self, state: LinearState) -> float:
+    def overall_mean_reward(self, state: LinearState) -> float:
         """Return the overall mean reward, as far as it is known to differ from 1/2."""
         del state
         return 0.5
@@ -109,7 +109,7 @@ class LinearLearner(RoundsLearner[LinearSpec, LinearState, LinearPolicy]):
 
         There a few rewards mislead, and less would leave some runs with a wrong arm for good.
         """
-        rate = self.rate(state)
+        rate = self.overall_mean_reward(state)
         return 1.0 if min(rate, 1 - rate) < _RARE_REWARD_SHARE else self.spec.algorithm.exploration_scale
 
     @override
@@ -119,7 +119,7 @@ class LinearLearner(RoundsLearner[LinearSpec, LinearState, LinearPolicy]):
         return replace(state, information=information, scores=scores, recent=state.recent if not n_added else None)
 
     @override
-    def reset_report_count(self, state: LinearState) -> LinearState:
+    def keep_evidence_only(self, state: LinearState) -> LinearState:
         return replace(state, reported=0, recent=None)
 
     @override
@@ -153,7 +153,7 @@ class LinearLearner(RoundsLearner[LinearSpec, LinearState, LinearPolicy]):
             sums = (weights * link.derivatives(rows @ means.T)).T @ rows
             return reward.span * float(np.sqrt(max(0.0, np.einsum("kd,kde,ke->", sums, covariances, sums))))
 
-        return ExpectedRewards.everywhere(self.spec.dimension, predict, standard_error)
+        return ExpectedRewards.from_single_box(self.spec.dimension, predict, standard_error)
 
     def centre(self) -> Array:
         """Return the prior's mean of an arm's parameter, (d,)."""
@@ -174,7 +174,7 @@ class ResidualLearner(LinearLearner):
     def posterior(self, state: LinearState) -> posteriors.Posterior:
         """Return the posterior of parameters."""
         frame_matrix, level = build_frame(self.moments(state)), self.level(state)
-        scale = self.link.prior_scale(self.rate(state))
+        scale = self.link.prior_scale(self.overall_mean_reward(state))
         return posteriors.fit_posterior(state.information, state.scores, scale, frame_matrix, level.shift)
 
     def level(self, state: LinearState) -> posteriors.RewardLevel:
@@ -194,7 +194,7 @@ class ResidualLearner(LinearLearner):
         return MeasuredRate.within(*self.link.unclipped_means(self.link.centre + shifts).tolist())
 
     @override
-    def rate(self, state: LinearState) -> float:
+    def overall_mean_reward(self, state: LinearState) -> float:
         """Return the overall mean reward, one standard deviation nearer to 1/2."""
         rate = float(self.link.unclipped_means(np.array(self.link.centre + self.level(state).min_shift)))
         return min(1 - _MIN_RATE, max(_MIN_RATE, rate))
@@ -212,7 +212,9 @@ class ResidualLearner(LinearLearner):
         least is known. A curator's records have a single row for both.
         """
         if self.spec.row_ball:
-            matrix = self.contexts.weigh_features(self._variances(state, self.contexts.basis), self.moments(state))
+            matrix = self.contexts.weigh_features(
+                self._variances(state, self.contexts.whitening_map), self.moments(state)
+            )
             return matrix, matrix
         frame_matrix = build_frame(self.moments(state))
         variances = self._variances(state, frame_matrix)
@@ -246,7 +248,7 @@ class ResidualLearner(LinearLearner):
     ) -> posteriors.Statistics:
         """Return the statistics of parameters from a round's residuals, by simulation of participants."""
         policy = residuals.policy
-        rate = self.rate(state)
+        rate = self.overall_mean_reward(state)
         slopes = compute_slopes(policy, self.moments(state), n_simulated, rate * (1 - rate))
         classes, n_arms, d, _ = slopes.matrices.shape
         n_reports = residuals.reports / classes
@@ -298,7 +300,7 @@ class ContinualLearner(ResidualLearner):
             context_scales=scales,
             people=people,
         )
-        information, scores = running.evidence(release.noise / (1 - policy.share))
+        information, scores = running.information_and_scores(release.noise / (1 - policy.share))
         reported, evidence = state.reported + release.reports, {"information": information, "scores": scores}
         return replace(new_state, reported=reported, **evidence, running=running, recent=None)
 
@@ -306,7 +308,7 @@ class ContinualLearner(ResidualLearner):
         self, sums: posteriors.ResidualSums, state: LinearState, policy: LinearPolicy, release: RunningSums
     ) -> posteriors.ResidualSums:
         """Add a round's sums of rewards less what the policy's own means explain, and the matrices that scale them."""
-        rate, n_reports = self.rate(state), release.reports
+        rate, n_reports = self.overall_mean_reward(state), release.reports
         slopes = compute_slopes(policy, self.moments(state), variance=rate * (1 - rate))
         n_arms, d = policy.means.shape
         round_sums = release.sums[: policy.means.size].reshape(n_arms, d) / math.sqrt(1 - policy.share)

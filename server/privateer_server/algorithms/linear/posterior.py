@@ -91,7 +91,7 @@ class ResidualSums:
         zeros, pairs = np.zeros(arms), np.zeros(d * (d + 1) // 2)
         return cls(before, 0, np.zeros((arms, d, d)), np.zeros((arms, d)), zeros, zeros, pairs, np.zeros((d, d)))
 
-    def evidence(self, noise: float) -> tuple[Array, Array]:
+    def information_and_scores(self, noise: float) -> tuple[Array, Array]:
         """Return information and scores; ``noise`` is the variance of noise in a coordinate of ``observed``."""
         precision = 1 / (noise + self.spread + self.doubt**2)
         information = np.einsum("k,kij,kil->kjl", precision, self.matrices, self.matrices)

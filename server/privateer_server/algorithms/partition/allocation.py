@@ -66,7 +66,7 @@ class Allocation:
     """
 
     def __init__(self, spec: PartitionSpec, *, by_levels: bool) -> None:
-        self._in_key, self._playable = spec.privacy.arm_in_key, np.array(spec.playable)
+        self._in_key, self._playable = spec.privacy.has_arm_in_key, np.array(spec.playable)
         self._horizon, self._by_levels = spec.experiment.horizon, by_levels
 
     def classify_bins(self, process: BinProcess, active: Bools, variance: Array, *, selected: bool) -> BinKinds:

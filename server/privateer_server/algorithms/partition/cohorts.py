@@ -67,7 +67,7 @@ class CohortLearner(RoundsLearner[PartitionSpec, S, PartitionPolicy]):
         return self.apply_arm_change(self.select_cohorts(renewed, rows), old_spec)
 
     @override
-    def reset_report_count(self, state: S) -> S:
+    def keep_evidence_only(self, state: S) -> S:
         old_state: Any = state
         return cast(S, replace(old_state, rounds=0, seen=0, cohort=self.spec.cohorts[0], reported=0))
 
@@ -123,7 +123,7 @@ class CohortLearner(RoundsLearner[PartitionSpec, S, PartitionPolicy]):
         rate: the expected mean value, in [0, 1]; None: unknown.
         bins: the policy's ``axes``, ``depths``, ``paths``, ``active``, ``bins`` and ``wholes``, if any.
         """
-        in_key = self.spec.privacy.arm_in_key
+        in_key = self.spec.privacy.has_arm_in_key
         is_asked: Bools = sum_by_parent(bins["active"][bins["bins"]], bins.get("wholes"))
         key_layout = Layout.ungrouped(int(is_asked.sum()), layout.seed) if in_key else layout
         return PartitionPolicy(

@@ -155,11 +155,11 @@ class PartitionLearner(CohortLearner[PartitionState]):
         return replace(state, population=population, selection=selection, kept_weights=selected_weights)
 
     @override
-    def reset_report_count(self, state: PartitionState) -> PartitionState:
-        """Return the state with its discounted evidence, but without the window that compares rounds."""
+    def keep_evidence_only(self, state: PartitionState) -> PartitionState:
+        """Return the state with its discounted evidence, but without counts and the window that compares rounds."""
         selection = state.selection
         return replace(
-            super().reset_report_count(state),
+            super().keep_evidence_only(state),
             n_own_reports=0,
             hyperparameters=replace(state.hyperparameters, fitted=0),
             discounted=self.forgetting.restart(state.discounted),
@@ -179,7 +179,7 @@ class PartitionLearner(CohortLearner[PartitionState]):
         """
         if next_round.batch_size and state.selection and state.selection.open:
             return self._ask_about_feature(state, state.selection, next_round)
-        in_key, process = self.spec.privacy.arm_in_key, self.process(state)
+        in_key, process = self.spec.privacy.has_arm_in_key, self.process(state)
         if in_key:
             parts = split_undecided_bins(process, state.active, self.space, self.splitting)
         else:
@@ -321,7 +321,7 @@ class PartitionLearner(CohortLearner[PartitionState]):
     def compute_posterior(self, state: PartitionState) -> PartitionState:
         """Return the state with a new posterior, and the model of constant differences where coins choose arms."""
         process = self.process(state)
-        constant = None if self.spec.privacy.arm_in_key else process.fit_context_free_arms()
+        constant = None if self.spec.privacy.has_arm_in_key else process.fit_context_free_arms()
         return replace(state, posterior=BinPosterior(*process.posterior(), state.seen), constant=constant)
 
     def update_arms(self, state: PartitionState) -> PartitionState:

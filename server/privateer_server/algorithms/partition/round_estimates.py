@@ -164,7 +164,7 @@ def key_shares(spec: PartitionSpec, policy: PartitionPolicy, shares: Array | Non
 def expected_key_shares(spec: PartitionSpec, shares: Array, cohort: str) -> Array:
     """Return the expected share of each bin's participants with each of its keys, for given arm shares."""
     logged_shares = _logged_arm_shares(spec, cohort)
-    if spec.privacy.arm_in_key:
+    if spec.privacy.has_arm_in_key:
         return shares if logged_shares is None else np.broadcast_to(logged_shares, shares.shape)
     return np.full((len(shares), 1), 1.0 if logged_shares is None else float(logged_shares.mean()))
 
@@ -207,7 +207,7 @@ def add_round_estimates(
     beliefs: Beliefs,
     parts: Subdivision | None = None,
 ) -> tuple[CohortShares, BinEvidence]:
-    """Return the population and the evidence of values after a round about the bins ``rows``, by beliefs before it."""
+    """Return population and evidence, with the estimates added that a round's release gives of the bins ``rows``."""
     cohort = ["", *(source.name for source in spec.sources)].index(policy.cohort)
     population = population.add(cohort, rows, key_shares(spec, policy, parts.shares if parts else None), release)
     people = population.shares[cohort, rows]
@@ -231,7 +231,7 @@ def _value_evidence(
     bias = selection_bias(policy, _arm_reporting_shares(spec, policy), parts.shares, parts.mean) if parts else 0.0
     share, expected = sums.reporting_shares * people[:, None], beliefs.prior.clip_values(beliefs.mean + bias)
     score_sums = _build_score_sums(sums, share, release)
-    precision, moment = score_sums.evidence(expected, beliefs.prior.shrink_to_level(expected))
+    precision, moment = score_sums.precision_and_moment(expected, beliefs.prior.shrink_to_level(expected))
     return precision, moment - precision * bias
 
 

@@ -23,7 +23,7 @@ class SplittingRule:
     """The rule by which bins are split: an arm's value is known better than its halves differ."""
 
     def __init__(self, spec: PartitionSpec, space: Space) -> None:
-        self._space, self._in_key, self._playable = space, spec.privacy.arm_in_key, np.array(spec.playable)
+        self._space, self._in_key, self._playable = space, spec.privacy.has_arm_in_key, np.array(spec.playable)
 
     def is_ready(
         self, tree: BinTree, active: Bools, mean: Array, variance: Array, differences: Array, deepest: int

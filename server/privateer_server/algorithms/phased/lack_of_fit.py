@@ -55,7 +55,7 @@ class LackOfFit:
         value, radius = float(self.departures[side]), float(self.radii[side])
         return (value, value - radius, value + radius) if np.isfinite(radius) else (None, None, None)
 
-    def merge(self, later: "LackOfFit") -> "LackOfFit":
+    def take_clearer(self, later: "LackOfFit") -> "LackOfFit":
         """Return, for each side, the clearer of two tests: that whose departure exceeds its radius by most."""
         is_later = np.abs(later.departures) - later.radii >= np.abs(self.departures) - self.radii
         departures = np.where(is_later, later.departures, self.departures)

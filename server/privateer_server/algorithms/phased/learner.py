@@ -134,7 +134,7 @@ class PhasedLearner(RoundsLearner[PhasedSpec, PhasedState, PhasedPolicy]):
 
     @override
     def planned_round(self, state: PhasedState) -> PlannedRound:
-        return PlannedRound("", state.reported, self.batch(state))
+        return PlannedRound("", state.reported, self.batch_size(state))
 
     @override
     def apply_spec_change(self, state: PhasedState, old_spec: PhasedSpec) -> PhasedState:
@@ -151,7 +151,7 @@ class PhasedLearner(RoundsLearner[PhasedSpec, PhasedState, PhasedPolicy]):
         must_agree(old_spec.model_copy(update={"experiment": renamed_experiment}), self.spec, tuple(common_fields))
         return state
 
-    def batch(self, state: PhasedState) -> int:
+    def batch_size(self, state: PhasedState) -> int:
         """Return the number of participants of the next phase; 0 after the last phase, or a failure."""
         is_done = state.failed or self._has_one_action(state) or state.phase >= self.spec.phases
         return 0 if is_done else self.spec.phase_size(state.phase + 1)
@@ -161,7 +161,7 @@ class PhasedLearner(RoundsLearner[PhasedSpec, PhasedState, PhasedPolicy]):
         return len(state.active) == 1 and (self.box is None or state.level == self.box.last_level)
 
     @override
-    def miss(self, state: PhasedState, policy: PhasedPolicy, *, is_repeated: bool) -> PhasedState:
+    def learn_without_release(self, state: PhasedState, policy: PhasedPolicy, *, is_repeated: bool) -> PhasedState:
         """Return the state after a phase of which nothing is released.
 
         Either the same phase asks the next participants (``is_repeated``), or the experiment has failed: too few came
@@ -173,7 +173,7 @@ class PhasedLearner(RoundsLearner[PhasedSpec, PhasedState, PhasedPolicy]):
 
     def _check_remaining_people(self, state: PhasedState) -> PhasedState:
         """Return the state, failed if too few participants remain after repeated phases."""
-        n_required = self.spec.count_invited(self.batch(state))
+        n_required = self.spec.count_invited(self.batch_size(state))
         if state.asked + n_required <= self.spec.experiment.participants:
             return state
         has_no_room = self.rounds(state) > self.spec.experiment.horizon - state.played
@@ -250,7 +250,7 @@ class PhasedLearner(RoundsLearner[PhasedSpec, PhasedState, PhasedPolicy]):
             reported=state.reported + release.reports,
         )
         if state.lack_of_fit:
-            lack_of_fit = state.lack_of_fit.merge(self._test_fit(policy, averages, release.reports))
+            lack_of_fit = state.lack_of_fit.take_clearer(self._test_fit(policy, averages, release.reports))
             new_state = replace(new_state, level=level, lack_of_fit=lack_of_fit)
         return self._check_remaining_people(new_state)
 

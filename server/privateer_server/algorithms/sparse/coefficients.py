@@ -166,7 +166,7 @@ class RewardTotals:
         return means, _mean_deviations(means, self.noise, each)
 
     @property
-    def pooled_means(self) -> Array:
+    def shrunk_means(self) -> Array:
         """The arms' mean rewards, (arms,), shrunk to the overall mean; 0 without participants."""
         if not self.people:
             return np.zeros(len(self.sums))

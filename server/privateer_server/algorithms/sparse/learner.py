@@ -51,10 +51,10 @@ class SparseLearner(RoundsLearner[SparseSpec, StateT, SparsePolicy]):
     @override
     def start(self, seed: int) -> StateT:
         check_first_round(self.spec)
-        return self.blank()
+        return self.empty_state()
 
     @abstractmethod
-    def blank(self) -> StateT:
+    def empty_state(self) -> StateT:
         """Return the state before any report."""
 
     @abstractmethod
@@ -138,7 +138,7 @@ class EpochLearner(SparseLearner[EpochState]):
     state_type = EpochState
 
     @override
-    def blank(self) -> EpochState:
+    def empty_state(self) -> EpochState:
         n_arms = self.spec.arm_count
         no_rewards = RewardTotals(0, np.zeros(n_arms), np.zeros(n_arms), 0.0)
         size, no_features = (n_arms + 1, n_arms + 1), np.zeros(0, np.int64)
@@ -148,7 +148,7 @@ class EpochLearner(SparseLearner[EpochState]):
         """Return coefficients of arms and the block's features; None before any report."""
         if not state.people:
             return None
-        return estimate_coefficients(state.people, state.moments, state.variances, state.explored.pooled_means)
+        return estimate_coefficients(state.people, state.moments, state.variances, state.explored.shrunk_means)
 
     @override
     def build_coefficients(self, state: EpochState) -> dict[str, Any]:
@@ -297,7 +297,7 @@ class SparseSumLearner(SparseLearner[SumState]):
     state_type = SumState
 
     @override
-    def blank(self) -> SumState:
+    def empty_state(self) -> SumState:
         n_features = self.spec.arm_features
         return SumState(0, np.zeros(n_features), np.zeros(n_features))
 

@@ -191,7 +191,7 @@ class Questions:
         return np.array([index for index, _ in self.partitions])[self.question_of_part]
 
     @cached_property
-    def matrix(self) -> Array:
+    def incidence_matrix(self) -> Array:
         """The incidence matrix of parts and terms, (parts, terms), of 1 and 0; the first part has the intercept."""
         matrix = np.zeros((int(self.starts[-1]), self.cells.count))
         matrix[0, 0] = 1.0

@@ -48,7 +48,7 @@ class AdditivePolicy(ArmsPolicy):
 
     is_mixture = True
     tells_age = False
-    timeless = True
+    is_policy_independent = True
 
     @property
     def fresh_coins(self) -> bool:

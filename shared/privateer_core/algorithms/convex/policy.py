@@ -89,7 +89,7 @@ class ConvexPolicy(Policy):
         """Whether the mechanism's layout, seed and hiding of arms are those of the spec's question."""
         mechanism, question = self.terms.mechanism, spec.make_question(self.seed)
         is_grouped = spec.groups_arms and self.terms.batch_size > 0
-        if self.fresh_coins != spec.privacy.arm_in_key or isinstance(mechanism, GroupedBit) != is_grouped:
+        if self.fresh_coins != spec.privacy.has_arm_in_key or isinstance(mechanism, GroupedBit) != is_grouped:
             return False
         layout = getattr(mechanism, "layout", None)
         if not isinstance(layout, Layout):

@@ -138,7 +138,7 @@ class ConvexSpec(Spec):
     def _check_spec(self) -> Self:
         """Refuse a window, sizes of rounds, or a standard deviation that contradict other keys."""
         experiment, privacy = self.experiment, self.privacy
-        if experiment.conversion_window_seconds and privacy.trust.crowd is Crowd.BATCH and not privacy.arm_in_key:
+        if experiment.conversion_window_seconds and privacy.trust.crowd is Crowd.BATCH and not privacy.has_arm_in_key:
             detail = (
                 "needs privacy.arm_visibility = 'visible': other reports of a batch would say when they were decided"
             )
@@ -167,9 +167,9 @@ class ConvexSpec(Spec):
         """Names of a point's coordinates."""
         return tuple(f"x{i}" for i in range(1, self.domain.dimension + 1))
 
-    def batch(self, reported: int) -> int:
+    def batch_size(self, reported: int) -> int:
         """Return the batch size of the round after ``reported`` reports; 0: there is no such round."""
-        return self._sizes.batch(reported, self.experiment.horizon)
+        return self._sizes.batch_size(reported, self.experiment.horizon)
 
     @property
     def _sizes(self) -> RoundSizes:
@@ -185,7 +185,7 @@ class ConvexSpec(Spec):
 
     def first_batch(self, cohort: str) -> int:
         """Return the batch size of the first round; there are no cohorts but the experiment's own participants."""
-        return 0 if cohort else self.batch(0)
+        return 0 if cohort else self.batch_size(0)
 
     @override
     def typical_question(self) -> Question:
@@ -199,7 +199,7 @@ class ConvexSpec(Spec):
         """
         if self.groups_arms:
             return KeyedMeans(uniform_layout(seed, 2 * self.domain.dimension), has_visible_groups=True)
-        if self.privacy.arm_in_key:
+        if self.privacy.has_arm_in_key:
             keys = self.domain.dimension
             return KeyedMeans(Layout.ungrouped(keys, seed), 1.0, 1 / keys)
         return KeyedMeans(uniform_layout(seed, self.domain.dimension))

@@ -89,7 +89,7 @@ class LinearSpec(ArmsSpec):
         has_batch = trust.crowd is Crowd.BATCH
         for is_refused, detail in (
             (not has_batch, f"must be 1 under the model '{trust.name}': only a crowd makes several cheap"),
-            (not self.privacy.arm_in_key, "must be 1 with hidden arms: coins of a report are those of its choice"),
+            (not self.privacy.has_arm_in_key, "must be 1 with hidden arms: coins of a report are those of its choice"),
             (self.moment_share == 1, "must be 1 for joint reports"),
             (self.reports > 1, "must be 1 where experiment.reports_per_person is above 1"),
         ):
@@ -130,7 +130,7 @@ class LinearSpec(ArmsSpec):
     @property
     def has_favoured_arm(self) -> bool:
         """Whether a round favours one arm for all participants, since a report may not contain the choice's coins."""
-        return self.privacy.arm_in_key and self.privacy.trust.crowd is Crowd.BATCH
+        return self.privacy.has_arm_in_key and self.privacy.trust.crowd is Crowd.BATCH
 
     has_single_arm_rounds = has_favoured_arm
 
@@ -174,7 +174,7 @@ class LinearSpec(ArmsSpec):
 
     def make_question(self, seed: int) -> L2VectorSum:
         """Return the question of a round, with sums by class if reports may have the choices' coins."""
-        has_classes = self.moment_share < 1 and not self.privacy.arm_in_key
+        has_classes = self.moment_share < 1 and not self.privacy.has_arm_in_key
         classes = sum(self.playable) if has_classes else 1
         messages = self.algorithm.messages_per_report
         return L2VectorSum(self.ball, seed, classes, self.moment_share == 1, self.steps, messages, self.row_ball)

@@ -225,7 +225,7 @@ class PartitionPolicy(AskedBins, ArmsPolicy):
 
     @property
     @override
-    def timeless(self) -> bool:
+    def is_policy_independent(self) -> bool:
         return self.fresh_coins or self.terms.trust.crowd is not Crowd.BATCH
 
     @override
@@ -279,7 +279,7 @@ class PartitionPolicy(AskedBins, ArmsPolicy):
         """Whether the coins of a source's participants choose the arm to report about."""
         return not self.fresh_coins
 
-    def recall(self, contexts: Array, coins: Coins, arms: Ints, rewards: Array) -> KeyedValues:
+    def contribute_past_arms(self, contexts: Array, coins: Coins, arms: Ints, rewards: Array) -> KeyedValues:
         """Return the contributions of n participants of a source about their earlier arms (n,), which are secret.
 
         If the arm is not in the key, coins choose one arm of every bin, and participants who had another arm
@@ -355,5 +355,5 @@ def _matches_spec(policy: AskedBins, spec: PartitionSpec) -> bool:
     is_same = is_same and not policy.active[:, ~np.array(spec.playable)].any()
     expected = (len(policy.cells), 1) if policy.fresh_coins else (len(policy.bins), spec.arm_count)
     layout = policy.mechanism.layout
-    has_keys = policy.fresh_coins == spec.privacy.arm_in_key and (layout.keys, layout.groups) == expected
+    has_keys = policy.fresh_coins == spec.privacy.has_arm_in_key and (layout.keys, layout.groups) == expected
     return is_same and (has_keys or policy.terms.batch_size == 0)

@@ -51,7 +51,7 @@ class PartitionSpec(ArmsSpec):
     @property
     @override
     def has_single_arm_rounds(self) -> bool:
-        return self.privacy.arm_in_key
+        return self.privacy.has_arm_in_key
 
     @override
     def typical_question(self) -> KeyedMeans:
@@ -60,7 +60,7 @@ class PartitionSpec(ArmsSpec):
         Questions about rare events depend on the keys. Rounds begin with one bin, or with several bins for levels or
         many features, which only a learner knows.
         """
-        in_key, rate = self.privacy.arm_in_key, self.reward.expected_rate
+        in_key, rate = self.privacy.has_arm_in_key, self.reward.expected_rate
         has_rate, n_keys = rate is not None and rate != _UNINFORMATIVE_RATE, sum(self.playable)
         if not in_key:
             layout = Layout(0, np.zeros((int(has_rate), self.arm_count - 1), np.uint32))
@@ -78,7 +78,7 @@ class PartitionSpec(ArmsSpec):
         specs |= {
             f"{name}-hidden": cls._example(promises[name] | {"arm_visibility": "hidden"})
             for name, spec in specs.items()
-            if spec.privacy.arm_in_key
+            if spec.privacy.has_arm_in_key
         }
         batched = next(name for name, spec in specs.items() if spec.privacy.trust.crowd is Crowd.BATCH)
         tiers = {"tiers": [{"name": "careful", "epsilon": 1.0, "share": 0.5}]}

@@ -264,7 +264,7 @@ class TrialSpec(ArmsSpec):
 
         A curator's record does, and other reports if ``privacy.arm_visibility`` is "visible".
         """
-        return self.privacy.arm_in_key or self.privacy.trust.noise is not NoiseOrigin.DEVICES
+        return self.privacy.has_arm_in_key or self.privacy.trust.noise is not NoiseOrigin.DEVICES
 
     def layout(self, seed: int, shares: Array) -> SlotLayout:
         """Return the layout of coins in a round with reports, for shares of arms (`share_rows`, arms)."""
@@ -369,7 +369,7 @@ class TrialSpec(ArmsSpec):
         """Return a small instance of every trust model, and further ones of questions, numbers and slopes."""
         promises = example_promises()
         specs = {name: cls._example(promise) for name, promise in promises.items()}
-        hidden = next(spec.privacy.model for spec in specs.values() if spec.privacy.arm_in_key)
+        hidden = next(spec.privacy.model for spec in specs.values() if spec.privacy.has_arm_in_key)
         return specs | {
             f"{hidden}-hidden": cls._example(promises[hidden] | {"arm_visibility": "hidden"}),
             "local-one-bit": cls._example({"model": "local", "epsilon": 0.8}, _QUARTERS, allocation="fixed"),

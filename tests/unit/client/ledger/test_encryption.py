@@ -12,7 +12,7 @@ from privateer_client.ledger.choice import encode_choice
 from privateer_client.ledger.encryption import Encryption
 from privateer_client.ledger.ledger import Ledger
 from privateer_client.participation import Participation, StoredChoice
-from privateer_client.publication_parts import meaning
+from privateer_client.publication_parts import digest_meaning
 from privateer_core.codec import decode
 from privateer_core.errors import InputError, Malformed
 from privateer_core.privacy.terms_verification import Limits
@@ -200,7 +200,7 @@ def test_changes_that_an_operator_may_make_keep_the_meaning() -> None:
     ]
     others = [{"reward.low": -1.0}, {"privacy.epsilon": 0.5}, {"experiment.arms": ["arm-0", "x", "arm-2"]}]
     others += [{"context.features": {"x1": {"low": 0.0, "high": 1.0}}}]
-    assert {meaning(make_spec(changes)) for changes in harmless} == {meaning(spec)}
-    assert len({meaning(make_spec(changes)) for changes in [{}, *others]}) == 5
+    assert {digest_meaning(make_spec(changes)) for changes in harmless} == {digest_meaning(spec)}
+    assert len({digest_meaning(make_spec(changes)) for changes in [{}, *others]}) == 5
     partition_spec = make_spec({"experiment.arms": ["arm-0", "arm-1", "arm-2", "new"]})
-    assert meaning(partition_spec, 3) == meaning(spec) != meaning(partition_spec)
+    assert digest_meaning(partition_spec, 3) == digest_meaning(spec) != digest_meaning(partition_spec)

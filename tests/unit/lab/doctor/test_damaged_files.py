@@ -221,7 +221,7 @@ def delivered_batch(_: Deployment, data: Path) -> None:
     journal = embedded_journal(data / "server" / "journal.db")
     last = journal.last_entry("test")
     assert last
-    journal.record_last_batch("test", last.following.digest)
+    journal.record_end_of_batches("test", last.following.digest)
     journal.close()
 
 

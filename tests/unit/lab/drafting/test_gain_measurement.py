@@ -49,7 +49,7 @@ def test_a_measurement_wider_than_the_gain_is_a_comment(model: str, gain: float,
     assert spec_draft.spec.gain_people == 1000  # type: ignore[attr-defined]
     choice = AlgorithmChoice("partition", {"partition": 0.5 + gain}, 0.5, 0.2, is_rate=True)
     spec_draft.__dict__["_choice_or_error"] = choice
-    lines = spec_draft.fitted.splitlines()
+    lines = spec_draft.text_with_choice.splitlines()
     line = next(number for number, text in enumerate(lines) if "evaluation_fraction" in text)
     assert lines[line].startswith("#") != is_measured
     reason = "# so few would measure the gain to about ± 21.7 points, and in runs it is 10.0 points"

@@ -200,7 +200,7 @@ def test_names_of_a_file_harm_neither_terminal_nor_spec(tmp_path, capsys):
 
 
 def test_rows_beyond_a_sample_are_not_kept(question):
-    rows = DataTable(question).read(max_rows=1_000)
+    rows = DataTable(question).read(max_sampled_rows=1_000)
     assert (rows.n_rows, rows.total) == (1_000, 6_000)
     users = rows.columns["user"].numbers
     assert (np.diff(users) > 0).all()

@@ -147,9 +147,11 @@ def test_the_next_step_of_a_draft_that_earns_less_than_one_option_says_so(tmp_pa
     assert spec_draft.choice_notes == [*([verdict] if is_short else []), choice.sentence, f"{choice.reason}."]
     says_more = "In runs 'b' for everybody earns more than this draft, which starts anew, 40.0 % instead of 30.0 %. "
     assert (says_more in verdict) == is_short
-    comment = "".join(line.removeprefix("#") for line in spec_draft.fitted.splitlines() if line.startswith("# "))
+    comment = "".join(
+        line.removeprefix("#") for line in spec_draft.text_with_choice.splitlines() if line.startswith("# ")
+    )
     assert (f" {verdict}" in comment) == is_short, "the file says it, too"
-    assert spec_draft.fitted.startswith("# " if is_short else "[experiment]")
+    assert spec_draft.text_with_choice.startswith("# " if is_short else "[experiment]")
     step = spec_draft.next_step(path)
     assert step.endswith(f"privateer plan {path}")
     assert ("--epsilon" in step) == (is_short and promise != "none")
@@ -209,18 +211,18 @@ def test_a_draft_of_a_log_keeps_an_informative_feature_and_comments_the_others(t
     frame = table | {"offer": np.array(["a", "b"])[arms], "won": won.astype(int)}
     spec_draft = draft({name: list(values) for name, values in frame.items()}, arm="offer", reward="won")
     spec_draft.write(tmp_path / "spec.toml")
-    spec, text = load_spec(tmp_path / "spec.toml", []), spec_draft.fitted
+    spec, text = load_spec(tmp_path / "spec.toml", []), spec_draft.text_with_choice
     assert len(spec.features) == 1
     assert {*spec.features} < {"age", "near"}
     assert "\n# 1 of 5 features: " in text
     assert "\n# to ask for another, uncomment it" in text
     assert text.count("\n# x") == 3
-    assert not any(note.startswith("x0") for note in spec_draft.confirmed)
+    assert not any(note.startswith("x0") for note in spec_draft.confirm_with_choice)
     assert " 1 of 5 features: " in spec_draft.choice_notes[0]
     public = spec_draft.summarize_public(is_written=True)
     assert len(public) == 1
-    assert f"from the data: {len(spec_draft.confirmed) - 4} of its lines, and 4 comments." in public[0]
-    assert text.count("# from the data: confirm") == len(spec_draft.confirmed)
+    assert f"from the data: {len(spec_draft.confirm_with_choice) - 4} of its lines, and 4 comments." in public[0]
+    assert text.count("# from the data: confirm") == len(spec_draft.confirm_with_choice)
 
 
 def test_a_draft_of_an_uninformative_log_has_no_features(tmp_path):
@@ -232,7 +234,7 @@ def test_a_draft_of_an_uninformative_log_has_no_features(tmp_path):
     spec = load_spec(tmp_path / "spec.toml", [])
     assert not spec.features
     assert spec.algorithm.name == featureless_algorithm()
-    assert "# [context.features]" in spec_draft.fitted
+    assert "# [context.features]" in spec_draft.text_with_choice
 
 
 def test_options_that_are_all_equal_are_no_best_option():
@@ -260,8 +262,8 @@ def test_a_draft_of_a_log_has_the_chosen_algorithm_and_cut_points(tmp_path, monk
     assert 'name = "additive"' in text
     assert "round_size" not in text
     assert "quantiles" in text
-    assert any("cut points" in message for message in spec_draft.confirmed)
-    assert not any(message.startswith("age: low") for message in spec_draft.confirmed)
+    assert any("cut points" in message for message in spec_draft.confirm_with_choice)
+    assert not any(message.startswith("age: low") for message in spec_draft.confirm_with_choice)
 
 
 def test_no_algorithm_is_tried_without_people():

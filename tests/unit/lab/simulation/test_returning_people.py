@@ -48,7 +48,7 @@ def test_people_return_and_are_in_no_round_twice(model, times):
     assert all(len(set(people)) == len(people) for people in rounds)
     counted = np.bincount([person for people in rounds for person in people])
     assert np.unique(counted).tolist() == [times]
-    outcome = sim.outcome()
+    outcome = sim.build_run()
     assert (outcome.costs.people, outcome.people) == (1200, 1200 * 4 // times)
 
 
@@ -61,7 +61,7 @@ def test_people_with_vectors_come_back_as_well(model, times):
     rounds = visits(sim)
     assert all(len(set(people)) == len(people) for people in rounds)
     assert np.unique(np.bincount([person for people in rounds for person in people])).tolist() == [times]
-    assert sim.outcome().people == 1200 * 4 // times
+    assert sim.build_run().people == 1200 * 4 // times
 
 
 def test_a_round_of_more_people_than_come_back_has_others():

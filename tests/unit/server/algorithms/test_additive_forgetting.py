@@ -171,7 +171,7 @@ def test_new_arms_and_continued_experiments_keep_every_half_life(promise: str) -
     spec = make_spec(promise, horizon=3000)
     *_, last = rounds(spec, make_flip())
     learner: Any = learner_for(spec)
-    state = learner.reset_report_count(last.state)
+    state = learner.keep_evidence_only(last.state)
     assert (state.reported, state.discounted.n_own_reports) == (0, 0)
     grown: Any = learner_for(make_spec(promise, horizon=3000, arms=["a", "b", "c", "d"]))
     evidence = grown.apply_arm_change(state, spec).discounted.evidence

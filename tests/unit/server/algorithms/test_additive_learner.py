@@ -109,7 +109,7 @@ def test_the_prior_has_the_middle_level_and_no_terms():
 @pytest.mark.parametrize("spread", [0.4, 0.0])
 def test_correlated_sums_are_weighted_by_their_covariance(spread):
     """By hand, with all terms at once: of two arms, where sums vary together, and where they do not."""
-    rng, matrix = np.random.default_rng(2), QUESTIONS.matrix
+    rng, matrix = np.random.default_rng(2), QUESTIONS.incidence_matrix
     sums, precisions = (rng.uniform(low, 1, (2, len(matrix))) for low in (-1, 0.01))
     people = np.stack([500 * MASSES, rng.uniform(1, 2, CELLS.count) * MASSES * 300])
     statistics = FeatureProducts.from_weights(QUESTIONS, people).statistics(
@@ -135,7 +135,7 @@ def test_a_posterior_by_blocks_is_that_of_all_terms_at_once():
     covariances = np.linalg.inv(information + np.linalg.inv(whole))
     assert np.allclose(posterior.covariances, covariances)
     assert np.allclose(posterior.means, np.einsum("kij,kj->ki", covariances, scores))
-    root, inverses, means = posterior.block_statistics(1)
+    root, inverses, means = posterior.white_block_moments(1)
     assert np.allclose(root @ inverses @ root.T, covariances[:, 2:, 2:])
     assert np.allclose(means @ root.T, posterior.means[:, 2:])
 
@@ -145,7 +145,9 @@ def test_cell_masses_are_estimated_within_the_noise(noise):
     rng, masses, people = np.random.default_rng(4), CellMasses.unknown(CELLS), 3000
     assert masses.means(CELLS)[1:7].tolist() == pytest.approx([1 / 6] * 6)
     for _ in range(4):
-        counts = people * QUESTIONS.matrix @ MASSES + noise * rng.standard_normal(len(QUESTIONS.matrix))
+        counts = people * QUESTIONS.incidence_matrix @ MASSES + noise * rng.standard_normal(
+            len(QUESTIONS.incidence_matrix)
+        )
         masses = masses.add_counts(QUESTIONS, masses.means(CELLS), counts, np.full(len(counts), noise**2), people)
     estimates = masses.means(CELLS)
     assert estimates.min() > 0

@@ -63,7 +63,9 @@ def wrong_stops(failure=0.2):
 def misses():
     """Of 120 runs, those in which an interval of failure .2 ever misses."""
     truth = np.array([0.5, 0.4])
-    return sum(any((abs(arms.bounded - truth) > arms.radii(0.2)).any() for arms in walk) for walk in walks(0.1))
+    return sum(
+        any((abs(arms.interval_centres - truth) > arms.radii(0.2)).any() for arms in walk) for walk in walks(0.1)
+    )
 
 
 def test_stopping_rules_and_intervals_fail_at_most_as_often_as_stated():
@@ -277,7 +279,7 @@ def test_estimates_have_the_stated_variance(model):
     """400 rounds of three arms: mean squares within 4 standard deviations of 1; false alarms 1e-4 an arm."""
     spec, mean = BanditSpec.instances()[model], np.array([0.3, 0.5, 0.6])
     learner, rng, choice = learner_for(spec), np.random.default_rng(4), make_arm_layout(9, np.array([0.6, 0.3, 0.1]))
-    layout = choice if spec.privacy.arm_in_key else None
+    layout = choice if spec.privacy.has_arm_in_key else None
     policy = BanditPolicy(1, calibrate(spec.privacy, 2000, spec.make_question(choice)), layout)
     none = np.zeros((2000, 0))
     errors, precisions, sure = [], [], []
@@ -289,7 +291,7 @@ def test_estimates_have_the_stated_variance(model):
         after = learner.learn(learner.start(1), policy, policy.terms.mechanism.simulate(contributed, rng)).posterior
         errors.append(after.means - mean)
         precisions.append(1 / after.variances)
-        sure.append(after.precision * np.square(after.bounded - mean))
+        sure.append(after.precision * np.square(after.interval_centres - mean))
     assert (np.mean(sure, axis=0) < 1.3).all()
     squares = np.mean(np.square(errors) * precisions, axis=0)
     assert (squares > 0.72).all()

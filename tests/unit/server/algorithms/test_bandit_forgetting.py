@@ -89,7 +89,7 @@ def test_the_arm_that_is_remembered_least_is_always_tried(model, period, share):
         learner: Any = learner_for(make_bandit(model, 100_000, 1000, half_life=half_life))
         state, arms = learner.start(0), make_posterior([40_000, 2000, 300], [0.9, 0.2, 0.2])
         discounted = state.discounted and replace(
-            state.discounted, evidence=arms.each(lambda values: np.tile(values, (4, 1)))
+            state.discounted, evidence=arms.map_arrays(lambda values: np.tile(values, (4, 1)))
         )
         state = replace(state, posterior=arms, reported=42_300, discounted=discounted)
         shares[half_life] = [
@@ -130,7 +130,7 @@ def count_misses(n_runs=400, failure=0.05):
             discounted = rule.add_evidence(discounted, latest, 200 * (round_number + 1), lambda *_: 0.0)
             averages.append(means)
         weights = 0.5 ** (200 * np.arange(len(truths))[::-1] / 500)
-        errors = np.abs(discounted.current.bounded - weights @ np.array(averages) / weights.sum())
+        errors = np.abs(discounted.current.interval_centres - weights @ np.array(averages) / weights.sum())
         misses[0] += bool((errors > discounted.current.radii(failure)).any())
         misses[1] += bool((errors > discounted.endless.radii(failure)).any())
     return misses
@@ -174,7 +174,7 @@ def test_new_arms_and_continued_experiments_keep_every_half_life():
     spec = make_bandit(half_life="auto")
     *_, last = rounds(spec, make_flip())
     learner: Any = learner_for(spec)
-    state = learner.reset_report_count(last.state)
+    state = learner.keep_evidence_only(last.state)
     assert (state.reported, state.discounted.n_own_reports) == (0, 0)
     assert (state.discounted.evidence.people == last.state.discounted.evidence.people).all()
     grown = state.discounted.with_arms(1)

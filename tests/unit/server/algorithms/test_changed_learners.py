@@ -120,7 +120,7 @@ def test_nobody_had_an_added_arm_under_a_policy_that_looked_at_the_context() -> 
 def released_past(policy: Any, people: int) -> Any:
     rng = np.random.default_rng(0)
     contexts, coins = rng.random((people, 2)), rng.integers(0, 2**32, people, dtype=np.uint32)
-    reports = policy.recall(contexts, coins, rng.integers(0, 3, people), rng.random(people))
+    reports = policy.contribute_past_arms(contexts, coins, rng.integers(0, 3, people), rng.random(people))
     return policy.mechanism.simulate(reports, rng)
 
 

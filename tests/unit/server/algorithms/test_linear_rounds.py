@@ -113,7 +113,7 @@ def test_the_sum_of_rounds_is_regressed_on_the_sum_of_slopes():
         spread=np.array([3.0, 5.0]),
         doubt=np.array([1.0, 2.0]),
     )
-    information, scores = running.evidence(7.0)
+    information, scores = running.information_and_scores(7.0)
     for arm, variance in enumerate((11.0, 16.0)):
         matrix = running.matrices[arm]
         assert information[arm] == pytest.approx(np.eye(5) + matrix.T @ matrix / variance)

@@ -224,7 +224,7 @@ def test_the_last_phase_is_truncated_as_published_or_plays_the_best_action():
         state = replace(state, estimates=np.arange(30.0))
         ending = learner.open_next_round(state, 10, 0).policy
         ending.check(spec)
-        assert learner.batch(state) == ending.terms.batch_size == 0
+        assert learner.batch_size(state) == ending.terms.batch_size == 0
         assert ending.rounds == 100 - state.played
         assert len(ending.support) >= kinds
         if kinds == 1:
@@ -244,7 +244,7 @@ def test_a_repeated_phase_has_the_same_design_and_other_participants(trust):
     """The learned state of a repeated phase does not depend on the version of its policy."""
     spec = phased_spec({"algorithm.participants_factor": 3.0}, trust)
     learner, state, policy = open_first_phase(spec)
-    missed = learner.miss(state, policy, is_repeated=True)
+    missed = learner.learn_without_release(state, policy, is_repeated=True)
     repeated = learner.open_next_round(missed, 7, 0).policy
     assert (missed.phase, missed.played, missed.failed) == (0, 0, False)
     assert (repeated.draw.start, repeated.draw.places) == (policy.draw.places, policy.draw.places)
@@ -261,13 +261,13 @@ def test_phases_are_repeated_while_participants_remain():
     n_required = sum(spec.count_invited(spec.phase_size(phase)) for phase in range(1, spec.phases + 1))
     spec = phased_spec({"experiment.participants": n_required + spec.count_invited(spec.phase_size(1))})
     learner, state, policy = open_first_phase(spec)
-    state = learner.miss(state, policy, is_repeated=True)
-    while not state.failed and learner.batch(state):
+    state = learner.learn_without_release(state, policy, is_repeated=True)
+    while not state.failed and learner.batch_size(state):
         policy = learner.open_next_round(state, 1, 0).policy
         assert policy.draw.start + policy.draw.places <= spec.experiment.participants
-        state = learner.miss(state, policy, is_repeated=True)
+        state = learner.learn_without_release(state, policy, is_repeated=True)
     assert state.failed
-    assert learner.batch(state) == 0
+    assert learner.batch_size(state) == 0
 
 
 def test_a_shortfall_after_repeats_ends_the_experiment_with_the_best_action():
@@ -276,8 +276,8 @@ def test_a_shortfall_after_repeats_ends_the_experiment_with_the_best_action():
     n_required = sum(spec.count_invited(spec.phase_size(phase)) for phase in range(1, spec.phases + 1))
     spec = phased_spec({"experiment.participants": n_required})
     learner, state, policy = open_first_phase(spec)
-    state = learner.miss(state, policy, is_repeated=True)
-    while learner.batch(state):
+    state = learner.learn_without_release(state, policy, is_repeated=True)
+    while learner.batch_size(state):
         policy = learner.open_next_round(state, 1, 0).policy
         state = learner.learn(state, policy, exact_release(spec, policy, np.zeros(4)))
     assert state.failed

@@ -21,7 +21,7 @@ SHARES = np.array([0.6, 0.3, 0.1])
 def simulate_posteriors(model, runs=300, people=4000, weaker=1.0):
     """Posteriors after a round each, of people who play three arms; ``weaker`` divides a curator's noise, unsaid."""
     spec, choice = BanditSpec.instances()[model], make_arm_layout(9, SHARES)
-    layout = choice if spec.privacy.arm_in_key else None
+    layout = choice if spec.privacy.has_arm_in_key else None
     policy = BanditPolicy(1, calibrate(spec.privacy, people, spec.make_question(choice)), layout)
     learner, rng, none = learner_for(spec), np.random.default_rng(11), np.zeros((people, 0))
     mechanism = policy.terms.mechanism.with_less_noise(weaker) if weaker != 1 else policy.terms.mechanism
@@ -59,7 +59,7 @@ def test_an_understated_noise_is_caught():
 def test_arm_counts_add_no_variance_to_mean_rewards():
     """An arm's mean of pairs varies with its rewards and noise: a twentieth of what sums of scores vary."""
     means = np.array([posterior.means for posterior in simulate_posteriors("central", runs=100)])
-    linear = np.array([posterior.bounded for posterior in simulate_posteriors("central", runs=100)])
+    linear = np.array([posterior.interval_centres for posterior in simulate_posteriors("central", runs=100)])
     assert means.std(axis=0)[0] < linear.std(axis=0)[0] / 2
 
 

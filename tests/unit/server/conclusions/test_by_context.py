@@ -33,7 +33,9 @@ def conclude_by_context(
     def estimate_at(contexts: Array) -> tuple[Array, Array]:
         return means(contexts), np.full((len(contexts), 2), deviation)
 
-    expected = ExpectedRewards.everywhere(1, estimate_at, lambda _, weights: deviation * float(np.abs(weights).sum()))
+    expected = ExpectedRewards.from_single_box(
+        1, estimate_at, lambda _, weights: deviation * float(np.abs(weights).sum())
+    )
     policy = SimpleNamespace(decide=lambda contexts, _: SimpleNamespace(arms=means(contexts).argmax(axis=1)))
     learned = AnswerFacts(SPEC, Answer(status, 2000, 2, None, gain=gain))
     return add_context_findings(CONCLUSION, learned, expected, policy)  # type: ignore[arg-type]

@@ -47,7 +47,7 @@ def rules(
     def spread(_: Array, weights: Array) -> float:
         return deviation * float(np.abs(weights).sum())
 
-    expected = ExpectedRewards.everywhere(columns, at, spread)
+    expected = ExpectedRewards.from_single_box(columns, at, spread)
     if boxes:
         lower, upper, shares = boxes
         counted = Shares.fixed(shares, ShareSource.COUNTED)

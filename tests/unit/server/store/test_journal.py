@@ -46,16 +46,16 @@ def test_the_last_publication_of_every_experiment_is_there(journal: Journal) -> 
 
 
 def test_a_round_that_takes_no_further_batch_is_on_record_until_the_next_one(journal: Journal) -> None:
-    journal.record_last_batch("test", b"one")
+    journal.record_end_of_batches("test", b"one")
     assert journal.last_entry("test") is None
     journal.record_publication(FIRST, None)
-    journal.record_last_batch("test", b"another")
+    journal.record_end_of_batches("test", b"another")
     assert journal.last_entry("test") == FIRST
     for _ in range(2):
-        journal.record_last_batch("test", b"one")
+        journal.record_end_of_batches("test", b"one")
         assert journal.last_entry("test") == replace(FIRST, shut=True)
     assert journal.record_publication(SECOND, FIRST) == SECOND
-    journal.record_last_batch("test", b"one")  # whoever was slow
+    journal.record_end_of_batches("test", b"one")  # whoever was slow
     assert journal.last_entry("test") == SECOND
 
 

@@ -123,7 +123,7 @@ async def test_a_pool_accepts_exactly_its_batch(new_store):
     assert isinstance(receipt.first_refusal, Unavailable)
     assert pool.is_full
     await pool.filled.wait()
-    envelope = decode_batch(await pool.batch())
+    envelope = decode_batch(await pool.read_batch())
     assert envelope.header == pool.header
     assert sorted(envelope.sealed[i : i + SIZE] for i in range(0, 5 * SIZE, SIZE)) == sorted(reports[:5])
     await pool.close()
@@ -146,11 +146,11 @@ async def test_a_restart_keeps_reports_and_their_places(new_store, tmp_path):
     pool = reload(tmp_path)
     assert pool.n_held == 3
     assert (await pool.hold(reports)).refused == {"duplicate-report": 3}
-    batch = await pool.batch()
+    batch = await pool.read_batch()
     await pool.close()
     pool = reload(tmp_path)
     assert pool.filled.is_set()
-    assert await pool.batch() == batch
+    assert await pool.read_batch() == batch
     assert sorted(decode_envelope(batch).sealed[i : i + SIZE] for i in range(0, 5 * SIZE, SIZE)) == sorted(reports)
     await pool.close()
 
@@ -180,10 +180,10 @@ async def test_reports_of_a_failed_commit_are_rolled_back(new_store, tmp_path, m
     assert (pool.last_commit.has_failed, pool.n_held, pool.is_full) == (True, 1, False)
     assert (await pool.hold(reports[1:])).accepted == 4  # the disk has room again: the same bytes, in other places
     assert (pool.last_commit.has_failed, pool.is_full) == (False, True)
-    batch = await pool.batch()
+    batch = await pool.read_batch()
     await pool.close()
     pool = reload(tmp_path)
-    assert await pool.batch() == batch
+    assert await pool.read_batch() == batch
     assert sorted(split_bytes(decode_batch(batch).sealed, SIZE)) == sorted(reports)
     await pool.close()
 
@@ -303,7 +303,7 @@ async def test_the_order_goes_on_at_random_after_a_restart(new_store, tmp_path):
         await pool.close()
         pool, reports = reload(folder), sealed_reports(2)
         await fill(pool, reports)
-        sealed = decode_batch(await pool.batch()).sealed
+        sealed = decode_batch(await pool.read_batch()).sealed
         last_places.append(sealed.find(reports[0]) < sealed.find(reports[1]))
         await pool.forget()
     assert stats.binomtest(sum(last_places), 60).pvalue > FALSE_ALARM

@@ -30,7 +30,7 @@ def test_reports_come_back_in_the_order_of_their_places(new_store):
     write(store, [(reports[2], 2), (reports[0], 0)])
     assert list(store.iter_places()) == [(0, reports[0]), (1, None), (2, reports[2])]
     write(store, [(reports[1], 1)])
-    assert store.batch() == b"".join(reports)
+    assert store.read_batch() == b"".join(reports)
     store.close()
 
 

@@ -155,7 +155,7 @@ def build_bounds_table(spec: TrialSpec) -> Table:
     mean = reward.low + spec.base_rate * reward.span
     expected = {"base_rate": mean, "standard_deviation": (spec.unadjusted.standard_deviation or 0.0) * reward.span}
     bounds = [(reward.low, reward.low + times * reward.span) for times in _BOUNDS_FACTORS]
-    if half_width := (reward.fitting or 0.0) / 2:
+    if half_width := (reward.fitting_range or 0.0) / 2:
         bounds = [(max(reward.low, mean - half_width), min(reward.high, mean + half_width)), *bounds]
     for low, high in bounds:
         other = spec.model_copy(update={"reward": reward.model_copy(update={"low": low, "high": high, **expected})})
