@@ -111,10 +111,10 @@ class Server:
         else:
             await self._timed(scope, receive, send)
 
-    def at_once(self, scope: Scope, body: bytearray, reply: Reply) -> bool:
+    def answer_at_once(self, scope: Scope, body: bytearray, reply: Reply) -> bool:
         """Answer a complete upload, or the request for a policy or a kept page; False: ``__call__`` must answer."""
         if scope["path"] == self._uploads.route:
-            return self._uploads.at_once(scope, body, reply)
+            return self._uploads.answer_at_once(scope, body, reply)
         answer = None if scope["path"] in self._endpoints else self._find_answer(scope)
         if answer:
             reply(answer)
@@ -161,7 +161,7 @@ def create_app(settings: ServerSettings, clock: Clock | None = None) -> Server:
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         """Run the intake and all background tasks, and close the data at the end."""
         intake.start()
-        for coroutine in (deadlines.run(), data.clean(clock), traces.run(), write_health.run()):
+        for coroutine in (deadlines.run(), data.erase_obsolete_data(clock), traces.run(), write_health.run()):
             background.start(coroutine)
         if data.notifications:
             background.start(Follower(data, data.notifications, experiments, intake).run())

@@ -162,7 +162,7 @@ class Data:
     # whether the last process on the folder stopped uncleanly; servers that share their data do not know that
     was_cut_short: bool = False
 
-    async def clean(self, clock: Clock) -> None:
+    async def erase_obsolete_data(self, clock: Clock) -> None:
         """Erase obsolete data once a second, until the task is cancelled.
 
         A seized disk shows at most the last moments of a round: earlier states of database and journal are erased, and

@@ -144,7 +144,7 @@ class Shuffler:
         else:
             await self._pages(scope, receive, send)
 
-    def at_once(self, scope: Scope, body: bytearray, reply: Reply) -> bool:
+    def answer_at_once(self, scope: Scope, body: bytearray, reply: Reply) -> bool:
         """Take an upload whose body is complete, or answer from the cache; False if ``__call__`` must answer."""
         name = _find_reported_experiment(scope["path"])
         if not name:
@@ -153,7 +153,7 @@ class Shuffler:
                 reply(answer)
             return answer is not None
         scope[EXPERIMENT] = name
-        return self._endpoint.at_once(scope, body, reply)
+        return self._endpoint.answer_at_once(scope, body, reply)
 
 
 def _find_reported_experiment(path: str) -> str | None:

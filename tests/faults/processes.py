@@ -200,7 +200,7 @@ class Way(httpx.AsyncBaseTransport):
         process = slot.process
         assert process is not None
         self.note_request(request)
-        app = AtOnce(process.app) if hasattr(process.app, "at_once") else process.app
+        app = AtOnce(process.app) if hasattr(process.app, "answer_at_once") else process.app
         answer = await httpx.ASGITransport(app, raise_app_exceptions=False).handle_async_request(request)
         if not process.is_alive or (self._sender and not self._sender.is_alive):
             raise httpx.ReadError("the process died")

@@ -25,7 +25,7 @@ class AtOnce:
         first = await receive()
         answer: asyncio.Future[HttpAnswer] = asyncio.get_running_loop().create_future()
         is_whole = first["type"] == "http.request" and not first.get("more_body")
-        if is_whole and self._app.at_once(scope, bytearray(first.get("body", b"")), answer.set_result):
+        if is_whole and self._app.answer_at_once(scope, bytearray(first.get("body", b"")), answer.set_result):
             await (await answer).send(scope, send)
             return
         unread = [first]
@@ -44,7 +44,7 @@ async def serving(app: ASGIApp, at_once: bool = True) -> AsyncIterator[httpx.Asy
     lifespan = asyncio.create_task(app({"type": "lifespan", "asgi": {"version": "3.0"}}, to_app.get, from_app.put))
     await to_app.put({"type": "lifespan.startup"})
     assert (await from_app.get())["type"] == "lifespan.startup.complete"
-    transport = httpx.ASGITransport(AtOnce(app) if at_once and hasattr(app, "at_once") else app)
+    transport = httpx.ASGITransport(AtOnce(app) if at_once and hasattr(app, "answer_at_once") else app)
     async with httpx.AsyncClient(transport=transport, base_url="http://server", auth=Signing()) as client:
         yield client
     await to_app.put({"type": "lifespan.shutdown"})

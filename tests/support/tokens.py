@@ -52,7 +52,7 @@ class Ways(httpx.AsyncBaseTransport):
         await request.aread()
         self.requests.append(request)
         app = self.hosts[request.url.host]
-        app = AtOnce(app) if hasattr(app, "at_once") else app
+        app = AtOnce(app) if hasattr(app, "answer_at_once") else app
         answer = await httpx.ASGITransport(app).handle_async_request(request)
         self.answered.append((request, answer.status_code))
         if request.url.host in self.lossy_hosts:

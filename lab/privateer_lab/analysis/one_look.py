@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from privateer_core.algorithms import algorithm, parse_spec
 from privateer_core.answer import Answer
-from privateer_core.answer.estimates import MIN_BEARING_REWARDS, Effect, Reason, format_bounds
+from privateer_core.answer.estimates import MIN_EFFECTIVE_REWARDS, Effect, Reason, format_bounds
 from privateer_core.answer.parts import AnswerPart, Figures
 from privateer_core.errors import SpecError, printable
 from privateer_core.policies.policy import Arms
@@ -141,10 +141,10 @@ class TestRows:
     def _describe_cap(self, effect: Effect, capped: Effect, ends: tuple[float, float], distances: Array) -> str:
         """Describe the rows of an arm or its control that decide an effect, and the effect with clipped rewards."""
         by_arm = {arm: np.sort(distances[self.arms == arm])[::-1] for arm in (self.options.index(effect.arm), 0)}
-        arm = min(by_arm, key=lambda arm_index: _count_bearers(by_arm[arm_index]))
+        arm = min(by_arm, key=lambda arm_index: _count_effective_rewards(by_arm[arm_index]))
         sorted_rows = by_arm[arm]
         counts = range(1, int(_FEW_SHARE * len(sorted_rows)))
-        n_few = next((n for n in counts if _count_bearers(sorted_rows[n:]) >= MIN_BEARING_REWARDS), 0)
+        n_few = next((n for n in counts if _count_effective_rewards(sorted_rows[n:]) >= MIN_EFFECTIVE_REWARDS), 0)
         of_arm = f"{len(sorted_rows):,} rows of {printable(self.options[arm])}"
         cause = f"the {of_arm} are mostly near one bound"
         if n_few:
@@ -161,7 +161,7 @@ class TestRows:
         )
 
 
-def _count_bearers(distances: Array) -> float:
+def _count_effective_rewards(distances: Array) -> float:
     """Return n times the squared mean over the variance of distances from a bound, (n,)."""
     variance = float(distances.var())
     return len(distances) * float(distances.mean()) ** 2 / variance if variance > 0 else float(len(distances))

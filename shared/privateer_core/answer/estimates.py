@@ -93,7 +93,7 @@ class Estimate(Displayed, frozen=True):
         return cls(name, inside, low, high, at_bound=inside != value, people=people)
 
 
-MIN_BEARING_REWARDS: Final = 10.0
+MIN_EFFECTIVE_REWARDS: Final = 10.0
 """Minimum effective number of rewards in an arm's mean for a normal interval without noise."""
 
 

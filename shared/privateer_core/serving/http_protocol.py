@@ -65,7 +65,7 @@ class GuardedProtocol(HttpToolsProtocol):
         self._body_start, self._body_bytes = 0.0, 0
         self._current_cycle: RequestResponseCycle
         self._pending_app: Any = None
-        self._at_once: Any = getattr(self.app, "at_once", lambda *_: False)  # as in `PublicPages`
+        self._answer_at_once: Any = getattr(self.app, "answer_at_once", lambda *_: False)  # as in `PublicPages`
         self._extensions: dict[str, Any] = {WHOLE_ANSWER: self._write_whole}
         self._refusal: PrivateerError = BadRequest("this is not an HTTP request", remedy="send HTTP/1.1")
 
@@ -276,7 +276,7 @@ class GuardedProtocol(HttpToolsProtocol):
         self._current_cycle = cycle
         if cycle.more_body:
             self._pending_app = app  # the rest may come with the same data
-        elif self.flow.write_paused or not self._at_once(cycle.scope, cycle.body, self._write):
+        elif self.flow.write_paused or not self._answer_at_once(cycle.scope, cycle.body, self._write):
             super()._start_asgi_task(cycle, partial(self._run_app, cycle, app))
 
     async def _run_app(self, cycle: RequestResponseCycle, app: Any, *asgi: Any) -> None:

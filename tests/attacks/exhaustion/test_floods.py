@@ -160,7 +160,7 @@ class Durable:
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         raise AssertionError("an upload that is there as a whole is taken at once")
 
-    def at_once(self, _: Any, __: Any, reply: Any) -> bool:
+    def answer_at_once(self, _: Any, __: Any, reply: Any) -> bool:
         self.stored.append(asyncio.get_running_loop().create_future())
         self.stored[-1].add_done_callback(lambda _: reply(make_answer(202, b"{}")))
         return True

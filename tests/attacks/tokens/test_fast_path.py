@@ -46,7 +46,7 @@ class Endpoint:
         headers = [(b"authorization", authorization(token).encode())] if token else []
         scope = {"type": "http", "method": "POST", "path": self.path, "headers": headers, "client": ("192.0.2.1", 1)}
         answer: asyncio.Future[HttpAnswer] = asyncio.get_running_loop().create_future()
-        assert self.services.ways.hosts[self.host].at_once(scope, bytearray(body), answer.set_result)
+        assert self.services.ways.hosts[self.host].answer_at_once(scope, bytearray(body), answer.set_result)
         async with asyncio.timeout(20):
             return await answer
 

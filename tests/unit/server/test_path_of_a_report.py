@@ -63,7 +63,7 @@ async def test_a_report_passes_a_bounded_number_of_files_and_functions(settings:
             trace.is_on = True
             sys.setprofile(trace)
             try:
-                assert app.public.at_once(request_for(second), bytearray(second), answer.set_result)
+                assert app.public.answer_at_once(request_for(second), bytearray(second), answer.set_result)
                 assert (await answer).status == 202
             finally:
                 sys.setprofile(None)

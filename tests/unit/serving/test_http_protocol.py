@@ -219,7 +219,7 @@ class FastPathApp:
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         await app(scope, receive, send)
 
-    def at_once(self, scope: Any, body: bytearray, reply: Any) -> bool:
+    def answer_at_once(self, scope: Any, body: bytearray, reply: Any) -> bool:
         path = scope["path"]
         if path == "/else":
             return False

@@ -45,7 +45,8 @@ _REMARK_TEMPLATES: Final = {
         "{own} with {option} and {other} with {base}; an interval needs {rare_needed} in each at the rate of both"
     ),
     ReasonCode.HEAVY: (
-        "an interval needs the mean of each arm to rest on as much as {rare_needed} equal rewards, not on {bearers}"
+        "an interval needs the mean of each arm to rest on as much as {rare_needed} equal rewards, "
+        "not on {n_effective_rewards}"
     ),
     ReasonCode.SHARE: "segments.proportions declares it, or more people",
     ReasonCode.SMALL: "effects that matter will not be found",

@@ -103,14 +103,14 @@ class ArmCounts:
     min_people: Array
     rare_needed: Array
     # shape (...): how many equal rewards would bear a mean as uncertain as that of the arm with fewer of them
-    bearers: Array
+    n_effective_rewards: Array
 
     @classmethod
     def from_sums(cls, sums: Sums) -> Self:
         """Return the counts of sums, (J, K)."""
         noise = np.sqrt(sums.noise_of_hits) / np.where(sums.den > 0, sums.den, np.inf) * sums.people_of_arms
         people = np.where(sums.den > 0, sums.people_of_arms, 0.0)
-        return cls(people, noise, sums.rare_people, sums.min_people, sums.min_rare_outcomes, sums.bearers)
+        return cls(people, noise, sums.rare_people, sums.min_people, sums.min_rare_outcomes, sums.n_effective_rewards)
 
     def select(self, *cell: int) -> "ArmCounts":
         """Return the counts of an effect, or of a row of effects."""
@@ -128,7 +128,7 @@ class ArmCounts:
             "own": f"{round(float(self.rare[0])):,}",
             "other": f"{round(float(self.rare[1])):,}",
             "rare_needed": f"{float(self.rare_needed):,.0f}",
-            "bearers": f"{int(self.bearers):,}",
+            "n_effective_rewards": f"{int(self.n_effective_rewards):,}",
         }
 
 

@@ -147,7 +147,7 @@ class TimingMiddleware:
             self._record(AnswerTiming(method_label(scope), route, answer.status, seconds))
         return answer
 
-    def at_once(self, scope: Scope, body: bytearray, reply: Callable[[HttpAnswer], None]) -> bool:  # noqa: ARG002
+    def answer_at_once(self, scope: Scope, body: bytearray, reply: Callable[[HttpAnswer], None]) -> bool:  # noqa: ARG002
         """Answer a request as `find_answer` does; False if ``__call__`` must answer it."""
         answer = self.find_answer(scope)
         if answer:

@@ -45,19 +45,19 @@ class Application(Protocol):
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request, or run the lifespan."""
 
-    def at_once(self, scope: Scope, body: bytearray, reply: Reply) -> bool:
+    def answer_at_once(self, scope: Scope, body: bytearray, reply: Reply) -> bool:
         """Answer a completely received request; False if ``__call__`` must do that."""
 
 
 class PublicPages:
     """ASGI middleware of the public listener, which answers all other pages with `NotFound`.
 
-    app: the application with the pages; it may have an ``at_once``, which answers without a task.
+    app: the application with the pages; it may have an ``answer_at_once``, which answers without a task.
     """
 
     def __init__(self, app: ASGIApp, is_public: Callable[[str, str], bool]) -> None:
         self._app, self._is_public = app, is_public
-        self._at_once: AtOnce = getattr(app, "at_once", lambda *_: False)
+        self._answer_at_once: AtOnce = getattr(app, "answer_at_once", lambda *_: False)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request for a public page on, and answer all others with `NotFound`."""
@@ -67,13 +67,13 @@ class PublicPages:
             scope[IS_PUBLIC_KEY] = True
             await self._app(scope, receive, send)
 
-    def at_once(self, scope: Scope, body: bytearray, reply: Reply) -> bool:
+    def answer_at_once(self, scope: Scope, body: bytearray, reply: Reply) -> bool:
         """Pass a completely received request on, or refuse it; False if ``__call__`` must answer it."""
         if not self._is_public_page(scope):
             reply(_NO_SUCH_PAGE)
             return True
         scope[IS_PUBLIC_KEY] = True
-        return self._at_once(scope, body, reply)
+        return self._answer_at_once(scope, body, reply)
 
     def _is_public_page(self, scope: Scope) -> bool:
         # A router takes "/metrics" and a line feed for "/metrics": its patterns end with "$".
@@ -88,7 +88,7 @@ class HostGuard:
 
     def __init__(self, app: ASGIApp, names: Iterable[str]) -> None:
         self._app, self._names = app, frozenset(name.lower() for name in names)
-        self._at_once: AtOnce = getattr(app, "at_once", lambda *_: False)
+        self._answer_at_once: AtOnce = getattr(app, "answer_at_once", lambda *_: False)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass the request on, or refuse its host name."""
@@ -99,9 +99,9 @@ class HostGuard:
         else:
             await self._app(scope, receive, send)
 
-    def at_once(self, scope: Scope, body: bytearray, reply: Reply) -> bool:
+    def answer_at_once(self, scope: Scope, body: bytearray, reply: Reply) -> bool:
         """Pass a completely received request on; False if ``__call__`` must answer it."""
-        return self._has_own_name(scope) and self._at_once(scope, body, reply)
+        return self._has_own_name(scope) and self._answer_at_once(scope, body, reply)
 
     def _has_own_name(self, scope: Scope) -> bool:
         """Whether the request has one ``Host``: an address, a name below localhost, or an allowed name."""
@@ -132,8 +132,8 @@ class OriginMiddleware(CORSMiddleware):
     """Starlette's CORS middleware, at the public listener.
 
     No answer depends on the sender, but for the attestation that a page itself sends to an issuer, and none uses a
-    cookie. So an allowed origin learns nothing but public answers. This class adds ``at_once``: a listener answers
-    completely received requests without a task where no origin is allowed.
+    cookie. So an allowed origin learns nothing but public answers. With ``answer_at_once`` a listener
+    answers completely received requests without a task where no origin is allowed.
 
     allowed: origins, or ``*``.
     """
@@ -142,9 +142,9 @@ class OriginMiddleware(CORSMiddleware):
         super().__init__(app, allowed, ("GET", "HEAD", "POST"), _REQUEST_HEADERS, expose_headers=_EXPOSED)
         self._pages, self._is_closed = app, not allowed
         # answers completely received requests, unless answers need CORS headers, which ``__call__`` adds
-        self.at_once: AtOnce = lambda *_: False
+        self.answer_at_once: AtOnce = lambda *_: False
         if not allowed:
-            self.at_once = getattr(app, "at_once", self.at_once)
+            self.answer_at_once = getattr(app, "answer_at_once", self.answer_at_once)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a preflight request, or pass the request on and add CORS headers to its answer."""

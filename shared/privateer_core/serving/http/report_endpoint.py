@@ -136,11 +136,11 @@ class Endpoint(ABC):
 class UploadEndpoint(Endpoint):
     """An endpoint for uploads: a participant's report, or more reports if a trusted sender signed them.
 
-    A completely received upload is handled ``at_once``, without a task of its own, which would double the cost. Other
+    `answer_at_once` handles a completely received upload without a task of its own, which would double the cost. Other
     uploads are read as they arrive, by ``__call__``.
     """
 
-    def at_once(self, scope: Scope, body: bytearray, reply: Reply) -> bool:
+    def answer_at_once(self, scope: Scope, body: bytearray, reply: Reply) -> bool:
         """Handle a whole upload and ``reply`` once it is durable or refused; False if ``__call__`` must answer it."""
         if scope["method"] != "POST":
             return False

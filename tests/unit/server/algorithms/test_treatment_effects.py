@@ -118,7 +118,9 @@ def test_reasons_of_missing_effects() -> None:
     noisy, clear = effects.reason == ReasonCode.NOISE, effects.reason == ReasonCode.RARE
     assert (noisy | clear).all()
     assert noisy.any()
-    assert (effects.counts.bearers[clear] < 20).all(), "what is too rare is, at the mean of both arms' rates"
+    assert (effects.counts.n_effective_rewards[clear] < 20).all(), (
+        "what is too rare is, at the mean of both arms' rates"
+    )
     assert np.isnan(effects.low).all()
     evidence = run_looks(Trials(SETTINGS["none"], SEGMENTS, MEANS, 5_000, 1), 1, (1.0,))[-1]
     asked_for = compute_effects(evidence, smallest=0.001)

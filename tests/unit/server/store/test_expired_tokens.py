@@ -43,7 +43,7 @@ async def test_expired_tokens_are_deleted_while_the_server_runs(data: Data) -> N
     old, young = int(begin - 2 * DAY), int(begin + HOUR)
     spend(data, b"old", begin - 2 * DAY)
     spend(data, b"young", begin + HOUR)
-    cleaning = asyncio.create_task(data.clean(clock))
+    cleaning = asyncio.create_task(data.erase_obsolete_data(clock))
     try:
         assert await becomes_true(lambda: data.store.find_token_report(old, b"old") is None)
         clock.time = begin + DAY  # its key has expired, and a clock may be wrong by a day
@@ -69,7 +69,7 @@ async def test_a_failed_cleanup_is_tried_again(data: Data, monkeypatch: pytest.M
 
     monkeypatch.setattr(data.store, "delete_some_expired_tokens", refusing)
     spend(data, b"old", old)
-    cleaning = asyncio.create_task(data.clean(clock))
+    cleaning = asyncio.create_task(data.erase_obsolete_data(clock))
     try:
         assert await becomes_true(lambda: len(calls) == 1)
         assert data.store.find_token_report(old, b"old") == b"report"
@@ -85,7 +85,7 @@ async def test_a_failed_cleanup_is_tried_again(data: Data, monkeypatch: pytest.M
 async def test_the_cleanup_runs_once_an_hour(data: Data, monkeypatch: pytest.MonkeyPatch) -> None:
     clock, calls = Hands(), list[float]()
     monkeypatch.setattr(data.store, "delete_some_expired_tokens", calls.append)
-    cleaning = asyncio.create_task(data.clean(clock))
+    cleaning = asyncio.create_task(data.erase_obsolete_data(clock))
     await asyncio.sleep(0.1)
     clock.time += HOUR - 1
     await asyncio.sleep(0.1)
@@ -125,7 +125,7 @@ def test_a_slice_of_the_tokens_of_one_key_costs_the_same_whatever_their_number(d
 async def test_the_logs_of_database_and_journal_are_emptied_while_the_server_runs(data, settings):
     line = LogLine(1.0, "delete", "a detail that was written", "admin", 1)
     logs = [settings.data / f"{name}-wal" for name in ("server.db", "journal.db")]
-    cleaning = asyncio.create_task(data.clean(Hands()))
+    cleaning = asyncio.create_task(data.erase_obsolete_data(Hands()))
     for number in range(3):
         data.store.delete(f"experiment-{number}", line)
         data.journal.extend_log("origin", number, [Leaf("test", number, b"digest")])

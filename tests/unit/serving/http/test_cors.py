@@ -92,7 +92,7 @@ def test_malformed_origins_are_refused(text: str) -> None:
 class _AtOnce:
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None: ...
 
-    def at_once(self, _: Any, __: bytearray, reply: Any) -> bool:
+    def answer_at_once(self, _: Any, __: bytearray, reply: Any) -> bool:
         reply(make_answer(202, b"{}"))
         return True
 
@@ -101,7 +101,7 @@ class _AtOnce:
 def test_the_fast_path_needs_an_empty_list_of_origins(allowed: tuple[str, ...]) -> None:
     """Else the listener that strangers reach would never take the short way; with origins every answer names them."""
     answers: list[HttpAnswer] = []
-    is_answered = OriginMiddleware(_AtOnce(), allowed).at_once(
+    is_answered = OriginMiddleware(_AtOnce(), allowed).answer_at_once(
         {"path": "/reports", "method": "POST"}, bytearray(), answers.append
     )
     assert is_answered == (not allowed) == (len(answers) == 1)

@@ -8,16 +8,16 @@ from typing import Final, Self
 import numpy as np
 from scipy.special import ndtr, ndtri, stdtr, stdtrit
 
-from privateer_core.answer.estimates import MIN_BEARING_REWARDS
+from privateer_core.answer.estimates import MIN_EFFECTIVE_REWARDS
 from privateer_core.arrays import Array, Bools
 from privateer_server.algorithms.trial.evidence.epochs import Epoch, TrialDesign, pair_with_control
 from privateer_server.algorithms.trial.evidence.variances import ValueSums, common_rate, score_limits
 
 _MIN_PEOPLE: Final = (5.0, 10.0)
 """People that both arms need for an interval where there is no noise: of bits, and of numbers."""
-_MIN_RARE_OUTCOMES: Final = (2.0, MIN_BEARING_REWARDS)
+_MIN_RARE_OUTCOMES: Final = (2.0, MIN_EFFECTIVE_REWARDS)
 """What bears the mean of each arm before there is an interval without noise: of the rarer of two outcomes so many at
-the common rate, and of numbers rewards that bear it alike (`Sums.bearers`)."""
+the common rate, and of numbers rewards that bear it alike (`Sums.n_effective_rewards`)."""
 _MIN_RARE_OUTCOMES_WITH_NOISE: Final = 20.0
 """The same where there is noise, beside which means are less certain than their number says."""
 _MIN_PEOPLE_WITH_NOISE: Final = (40.0, 100.0)
@@ -175,12 +175,12 @@ class Sums:
             sides = np.square(self.difference - low) / critical**2, np.square(high - self.difference) / critical**2
             has_hits = (self.den > 0).all(axis=-1)
             return np.where(has_hits, sides[0], np.inf), np.where(has_hits, sides[1], np.inf)
-        quantile_ratio = stdtrit(self.freedom, ndtr(critical)) / critical
+        quantile_ratio = stdtrit(self.degrees_of_freedom, ndtr(critical)) / critical
         variance = self.own_variances.sum(axis=-1) * np.square(quantile_ratio)
         return align_ends(self.difference, (variance, variance), standardized_scores(self), critical)
 
     @property
-    def freedom(self) -> Array:
+    def degrees_of_freedom(self) -> Array:
         """Shape (J, K): degrees of freedom of the variance by each arm's own (Satterthwaite 1946)."""
         parts = np.where(np.isfinite(self.own_variances), self.own_variances, 0.0)
         divisors = (np.square(parts) / np.maximum(self.people_of_arms - 1, 1.0)).sum(axis=-1)
@@ -253,7 +253,7 @@ class Sums:
         return np.asarray(np.maximum(people * np.where(is_yes, self.means, 1 - self.means), 0.0))
 
     @property
-    def bearers(self) -> Array:
+    def n_effective_rewards(self) -> Array:
         """Shape (J, K): how many equal rewards would bear a mean as uncertain as that of the arm with fewer of them.
 
         Of rewards x above the nearer bound that is (sum x)^2 / sum x^2, as of weighted rows (Kish 1965); 0 without any.
@@ -340,5 +340,5 @@ def standardized_scores(sums: Sums) -> Array:
         return score
     own_variances = np.where(is_usable, sums.own_variances.sum(axis=-1), 1.0)
     t_statistics = np.abs(sums.difference) / np.sqrt(np.where(own_variances > 0, own_variances, np.inf))
-    welch_scores = -ndtri(stdtr(sums.freedom, -t_statistics))
+    welch_scores = -ndtri(stdtr(sums.degrees_of_freedom, -t_statistics))
     return np.where(is_usable, np.sign(score) * np.minimum(np.abs(score), welch_scores), np.nan)
