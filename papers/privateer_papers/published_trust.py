@@ -78,13 +78,13 @@ _SERVINGS: Final[dict[str, dict[Any, Serving]]] = {
 }
 PUBLISHED_TRUST: Final[dict[str, Trust]] = {
     name: msgspec.structs.replace(
-        TRUST[name],
+        row,
         calibration=PUBLISHED,
-        serves=serves,
-        delta_least=max(TRUST[name].delta_least, _MIN_DELTA),
-        assumes=(*TRUST[name].assumes, *[FIGURES_NOTE] * TRUST[name].promises),
+        serves=_SERVINGS.get(name, {}),
+        delta_least=max(row.delta_least, _MIN_DELTA),
+        assumes=(*row.assumes, *[FIGURES_NOTE] * row.promises),
     )
-    for name, serves in _SERVINGS.items()
+    for name, row in TRUST.items()
 }
 """The papers' version of every trust model."""
 

@@ -30,6 +30,7 @@ OTHER_MEANINGS = {
         "shared/privateer_core/wire/publication.py",
         "shuffle",
     ),  # which endpoint takes a round's reports, for the shuffler
+    ("shared/privateer_core/wire/publication.py", "split"),
     ("shared/privateer_core/serving/process.py", "none"),
     ("lab/privateer_lab/render/words.py", "none"),
     ("lab/privateer_lab/load/command.py", "none"),
@@ -105,9 +106,9 @@ def test_no_file_names_a_trust_model() -> None:
 
 
 def names_in_modules(files: Files) -> list[str]:
-    """Places in the dashboard's modules where an algorithm or a trust model is named as a string or a key."""
+    """Places in the dashboard's modules that name an algorithm or a trust model, as a string or a key, not called."""
     names = "|".join([*ALGORITHMS, *TRUST])
-    pattern = re.compile(rf"""["'`]({names})["'`]|[.{{,]\s*({names})\s*:|\.({names})\b|case ["'`]?({names})""")
+    pattern = re.compile(rf"""["'`]({names})["'`]|[.{{,]\s*({names})\s*:|\.({names})\b(?!\()|case ["'`]?({names})""")
     lines = ((path, n, line) for path, text in files.items() for n, line in enumerate(text.splitlines(), 1))
     return [f"{path}:{n}: {line.strip()}" for path, n, line in lines if pattern.search(line)]
 

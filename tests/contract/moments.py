@@ -20,6 +20,10 @@ from privateer_core.mechanisms import (
     NamedSymbol,
     RowSums,
     ScreenedMoments,
+    SharedPairs,
+    SharedProducts,
+    SharedSums,
+    SharedTriples,
     SignedSymbol,
     TieredSymbol,
     VectorSymbol,
@@ -188,6 +192,31 @@ def _of_noisy_vectors(subject: Subject) -> Array:
     return np.asarray(((share * (1 - share)).sum(axis=0) + noise) * mechanism.ball.step**2)
 
 
+def _of_votes(subject: Subject) -> Array:
+    """Return variances of scores of votes in whole units: one uniform number rounds the sums of their first parts."""
+    mechanism, people = subject.mechanism, subject.people(np.random.default_rng(0))
+    parts = _bernstein(people.values) if mechanism.unit > 1 else np.stack([1 - people.values, people.values])
+    if mechanism.n_parts == 9:
+        parts = (_bernstein(people.numbers)[:, None] * parts).reshape(9, -1)
+    edges, uniforms = mechanism.unit * np.cumsum(parts, axis=0)[:-1], (np.arange(10_000) + 0.5) / 10_000
+    edges = np.vstack([np.zeros(len(people)), edges, np.full(len(people), mechanism.unit)])
+    weights = np.tile(np.linspace(-1, 1, mechanism.parts.count), mechanism.n_parts // mechanism.parts.count)
+    numbers = np.diff(np.floor(edges[..., None] + uniforms), axis=0)
+    spread = (np.tensordot(weights, numbers, 1) / mechanism.unit).var(axis=1)
+    has = people.keys >= 0
+    rounding = np.bincount(people.keys[has], spread[has], mechanism.layout.keys)[:, None]
+    _, _, squares = _people_per_key(subject)
+    shares, noise = (
+        mechanism.layout.shares,
+        mechanism.noise * np.square(np.linspace(-1, 1, mechanism.parts.count)).sum(),
+    )
+    return np.asarray(shares * (squares + rounding) - shares**2 * squares + noise).ravel()
+
+
+def _bernstein(values: Array) -> Array:
+    return np.stack([np.square(1 - values), 2 * values * (1 - values), np.square(values)])
+
+
 def _feature_sums(subject: Subject) -> tuple[Array, Array]:
     """Return the sums of participants' vectors, coordinate by coordinate, and the variances that rounding adds."""
     mechanism, people = subject.mechanism, subject.people(np.random.default_rng(0))
@@ -289,6 +318,10 @@ EXACT: dict[type, Callable[[Subject], Array]] = {
     CellPairs: _of_pairs,
     CellTriples: _of_pairs,
     CellProducts: _of_pairs,
+    SharedSums: _of_votes,
+    SharedPairs: _of_votes,
+    SharedTriples: _of_votes,
+    SharedProducts: _of_votes,
     VectorSymbol: _of_named_directions,
     GaussianVectors: _of_noisy_vectors,
     CentralVectors: _of_noisy_vectors,

@@ -14,6 +14,7 @@ from privateer_core.mechanisms.cell_pairs import CellPairs, CellTriples
 from privateer_core.mechanisms.cell_products import CellProducts
 from privateer_core.mechanisms.central_sums import CentralSums
 from privateer_core.mechanisms.feature_sums import FeatureSums
+from privateer_core.mechanisms.server_noise import ServerNoise
 from privateer_core.mechanisms.vectors import vector_bits
 from privateer_core.mechanisms.vectors.row_sums import RowSums
 from privateer_core.mechanisms.vectors.running_vectors import Factorization
@@ -226,6 +227,25 @@ def _bits() -> tuple[ReduceNoise, ReuseNoise]:
     return reduce_noise, reuse_noise
 
 
+# Two servers
+
+
+def _server() -> tuple[ReduceNoise, ReuseNoise]:
+    draw = ServerNoise.draw
+
+    def reduce_noise(patch: Patch, factor: int) -> None:
+        def draw_less(self: ServerNoise, count: int, noise: Any) -> Any:
+            weaker = ServerNoise(self.standard_deviation / factor, self.scale / factor)
+            return draw(weaker, count, noise)
+
+        patch.setattr(ServerNoise, "draw", draw_less)
+
+    def reuse_noise(patch: Patch) -> None:
+        patch.setattr(ServerNoise, "draw", lambda self, count, noise: np.repeat(draw(self, 1, noise), count))
+
+    return reduce_noise, reuse_noise
+
+
 # Devices and the shuffler
 
 
@@ -341,6 +361,11 @@ PLANTED: dict[tuple[str, str], tuple[ReduceNoise, ReuseNoise]] = {
     ("ScreenedMoments", "block, products of coordinates"): block(lambda row, column: (row < column) & (column < 4)),
     ("ScreenedMoments", "block, products with the value"): block(lambda row, column: (row < column) & (column == 4)),
     ("ScreenedMoments", "block, the square of the value"): block(lambda row, _: row == 4),
+    ("SharedSums", "normal noise of a server"): _server(),
+    ("SharedSums", "Laplace noise of a server"): _server(),
+    ("SharedPairs", "noise of a server, bits"): _server(),
+    ("SharedTriples", "noise of a server, numbers"): _server(),
+    ("SharedProducts", "noise of a server, products"): _server(),
     ("channels", "coins of a device"): _coins(),
     ("channels", "coins of a device that starts again"): _coins_after_a_start(),
     ("channels", "places of a batch"): _places(),

@@ -16,7 +16,6 @@ from privateer_core.privacy.certificate import recompute
 from privateer_core.privacy.record import Row, describe_terms, make_record
 from privateer_core.privacy.record_verification import read_certificates
 from privateer_core.privacy.terms_verification import Limits
-from privateer_core.privacy.trust import TIGHT
 from privateer_core.spec.spec import Spec
 from tests.contract.subjects import specs
 from tests.documents.offline import published
@@ -46,7 +45,7 @@ def _record(spec: Spec, row: Row) -> Any:
 def verify(name: str, document: dict[str, Any]) -> None:
     """Take part in the round as a device, and verify the records as an auditor: raises what either refuses."""
     spec = specs()[name]
-    is_simulated = spec.privacy.trust.calibration != TIGHT
+    is_simulated = spec.privacy.trust.simulated
     publication = base64.b64decode(document["publication"])
     followed = Participation(publication, spec.name, LIMITS, is_paused=is_simulated)
     columns = np.full((1, spec.dimension), 0.25)

@@ -43,6 +43,8 @@ from privateer_lab.audit.law import Scores
 from privateer_lab.audit.sealed_reports import SINGLE_REPORT_MODEL, audit_spec, open_audit_round
 from privateer_lab.audit.watched_services import Exchange, serve_watched
 
+SERVED: Final = tuple(row.name for row in TRUST.values() if not row.simulated)
+"""Trust models that services run."""
 _CONTEXT, _REWARD = 0.377_190_542, 0.918_273_645
 """Values that no message or log may contain."""
 _N_EXTRA_PARTICIPANTS: Final = 7
@@ -61,7 +63,7 @@ def channel_checks() -> dict[str, Callable[[], bool]]:
         "noise ignores seeds": noise_ignores_seeds,
         "errors and logs of devices": device_messages_hide_values,
         "answers and logs of services": services_are_silent,
-        **{f"what the network shows, {model}": partial(nothing_visible_depends_on_records, model) for model in TRUST},
+        **{f"what the network shows, {model}": partial(nothing_visible_depends_on_records, model) for model in SERVED},
     }
 
 
@@ -72,7 +74,7 @@ def _contribute(participation: Participation, contexts: Scores, rewards: Scores)
 
 def sizes_are_equal() -> bool:
     """Return whether all reports have the published size, under each trust model and for each record."""
-    for model in TRUST:
+    for model in SERVED:
         participation = open_audit_round(model).join()
         records = np.array(list(product((0.0, 0.3, 1.0), (0.0, 0.5, 1.0), range(8))))
         contexts, coins = records[:, :1], participation.draw_coins(len(records))
@@ -190,7 +192,7 @@ async def _record_transcript(spec: Spec, value: float) -> _Transcript:
 def services_are_silent() -> bool:
     """Return whether responses and logs of services contain no marked value, for bad input and for a valid record."""
     with recorded_logs() as lines:
-        models = [row.name for row in TRUST.values() if row.crowd is not Crowd.NOBODY]
+        models = [model for model in SERVED if TRUST[model].crowd is not Crowd.NOBODY]
         responses = [line for model in models for line in asyncio.run(_provoke_responses(model))]
     return len(responses) > 20 and not any(mark in line for line in [*responses, *lines] for mark in _MARKS)
 

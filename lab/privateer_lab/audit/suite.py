@@ -17,7 +17,7 @@ from privateer_core.privacy.trust import TRUST
 from privateer_lab.audit.case import ANY, CHANNELS, FORMAT, AuditFinding, Case, Integers, MechanismPart, Noise
 from privateer_lab.audit.channels import channel_checks
 from privateer_lab.audit.law import Law, LowerBounds, UniformLaw, attack
-from privateer_lab.audit.mechanisms import bounded_vectors, features, hits, keyed, moments, rows, running_sums
+from privateer_lab.audit.mechanisms import bounded_vectors, features, hits, keyed, moments, rows, running_sums, votes
 from privateer_lab.audit.past_reports import past_cases
 from privateer_lab.audit.sealed_reports import SINGLE_REPORT_MODEL, open_audit_round, path_cases, wire_cases
 from privateer_lab.audit.sent_coins import coin_parts
@@ -27,7 +27,9 @@ from privateer_shuffler.shuffle import Groups, RandomBelow, ShuffledPlaces
 _ORIGIN: Final = "distribution that brings it"
 PARTS: Final = Plugins[Callable[[], list[MechanismPart]]]("privateer.parts", _ORIGIN, "--mechanism")
 """Functions that return the parts of mechanisms outside the core, by name."""
-ROUNDING: Final = frozenset({"draw_signs", "round_stochastically", "Ball.round_to_grid", "round_to_integers"})
+ROUNDING: Final = frozenset(
+    {"draw_signs", "round_stochastically", "Ball.round_to_grid", "round_to_integers", "round_shares_stochastically"}
+)
 """Samplers that mechanisms use for rounding alone, on which no privacy depends."""
 _N_COINS, _N_RESTARTS, _N_BATCHES = 6_000, 400, 4_000
 _N_PLACES: Final = 16
@@ -44,7 +46,7 @@ def all_parts() -> list[MechanismPart]:
     makers = (
         *(keyed.keyed_parts, hits.event_parts, hits.group_parts, hits.hit_parts),
         *(bounded_vectors.vector_parts, features.feature_parts, rows.row_parts),
-        *(running_sums.running_parts, moments.moment_parts),
+        *(running_sums.running_parts, moments.moment_parts, votes.vote_parts),
         *(device_parts, *PARTS.values()),
     )
     return [part for make_parts in makers for part in make_parts()]
@@ -112,7 +114,7 @@ def _quick_cases(samples: int) -> list[Case]:
     makers = (
         *(wire_cases, keyed.keyed_cases, hits.event_cases, hits.visible_group_cases, hits.hit_cases, gain_cases),
         *(bounded_vectors.vector_cases, features.feature_cases, rows.row_cases),
-        *(running_sums.running_cases, moments.moment_cases),
+        *(running_sums.running_cases, moments.moment_cases, votes.vote_cases),
         *ATTACKS.values(),
     )
     return [case for make_cases in makers for case in make_cases(samples)]

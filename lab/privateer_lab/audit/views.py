@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import singledispatch
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import msgspec
 import numpy as np
@@ -20,6 +20,8 @@ from privateer_core.mechanisms.grouped_bit import GroupedBit
 from privateer_core.mechanisms.named_symbol import NamedSymbol
 from privateer_core.mechanisms.screened_moments import GRID as MOMENT_GRID
 from privateer_core.mechanisms.screened_moments import ScreenedMoments
+from privateer_core.mechanisms.server_noise import STEPS, ServerNoise, join_shares
+from privateer_core.mechanisms.shared_votes import SharedVotes
 from privateer_core.mechanisms.signed_symbol import SignedSymbol
 from privateer_core.mechanisms.tiered_symbol import TieredSymbol
 from privateer_core.mechanisms.vectors.vector_bits import BitVectors
@@ -65,6 +67,8 @@ def select_attack(trust: Trust) -> Attack:
     """Return the attack by the adversary of a trust model."""
     if trust.crowd is Crowd.BATCH:
         return attack_batches
+    if trust.noise is NoiseOrigin.SERVERS:
+        return attack_shares
     return attack_reports if trust.noise is NoiseOrigin.DEVICES else attack_releases
 
 
@@ -194,10 +198,7 @@ def attack_releases(target: Target) -> Sampler:
     coins = np.arange(n_participants, dtype=np.uint32)
 
     def total(neighbour: int) -> Any:
-        record = target.neighbours[neighbour](coins)
-        if isinstance(target.mechanism, CentralSums | CellPairs):
-            first_keys = target.mechanism.layout.keys * np.arange(n_participants)
-            record = replace(record, keys=np.where(record.keys >= 0, record.keys + first_keys, -1))
+        record = _widen_record(target.mechanism, target.neighbours[neighbour](coins))
         # Not parsed: protection is the noise, even if the curator did not clip vectors to the ball.
         return mechanism.add(mechanism.empty(), mechanism.randomize(record, SecureNoise()))
 
@@ -215,6 +216,43 @@ def attack_releases(target: Target) -> Sampler:
         return np.concatenate(scores)[:count]
 
     return sample
+
+
+def attack_shares(target: Target) -> Sampler:
+    """Attack releases of two servers as one of them, which knows its own noise and the votes of all others.
+
+    What is left is the other server's share of a release: the target's vote with that server's noise.
+    """
+    assert isinstance(target.mechanism, SharedVotes)
+    wide, n_participants = _widen_keys(target.mechanism)
+    mechanism = cast(SharedVotes, wide)
+    coins = np.arange(n_participants, dtype=np.uint32)
+
+    def count_votes(neighbour: int) -> NDArray[np.int64]:
+        record = _widen_record(target.mechanism, target.neighbours[neighbour](coins))
+        votes = mechanism.add(mechanism.empty(), mechanism.randomize(record, SecureNoise())).cells
+        return np.asarray(
+            votes.reshape(mechanism.n_parts, n_participants, -1).swapaxes(0, 1).reshape(n_participants, -1)
+        )
+
+    def sample(neighbour: int, count: int) -> Scores:
+        exact, scores = [count_votes(side) for side in (0, 1)], []
+        for _ in range(-(-count // n_participants)):
+            noisy = add_servers_noise(mechanism, exact[neighbour])
+            left, right = (
+                log_noise_density(mechanism.server_noise, (noisy - votes * (STEPS // mechanism.unit)) / STEPS)
+                for votes in exact
+            )
+            scores.append(left - right)
+        return np.concatenate(scores)[:count]
+
+    return sample
+
+
+def add_servers_noise(mechanism: SharedVotes, votes: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return votes, in units, with the noise that one server adds to its share of them, in steps."""
+    share = mechanism.server_noise.add_to_share(votes.ravel().tolist(), mechanism.unit, SecureNoise())
+    return join_shares([share]).reshape(votes.shape)
 
 
 def attack_screened_releases(target: Target) -> Sampler:
@@ -252,9 +290,17 @@ def attack_screened_releases(target: Target) -> Sampler:
     return sample
 
 
+def _widen_record(mechanism: Mechanism, record: Any) -> Any:
+    """Return the records of participants with the keys that `_widen_keys` gives each of them."""
+    if not isinstance(mechanism, CentralSums | CellPairs | SharedVotes):
+        return record
+    first_keys = mechanism.layout.keys * np.arange(len(record))
+    return replace(record, keys=np.where(record.keys >= 0, record.keys + first_keys, -1))
+
+
 def _widen_keys(mechanism: Mechanism) -> tuple[Mechanism, int]:
     """Return the mechanism with keys for several participants, and their number."""
-    if not isinstance(mechanism, CentralSums | CellPairs):
+    if not isinstance(mechanism, CentralSums | CellPairs | SharedVotes):
         return mechanism, 1
     layout = mechanism.layout
     n_participants = max(1, _NUMBERS_PER_RELEASE // max(1, layout.keys * (layout.groups + 1)))
@@ -281,11 +327,11 @@ def part_sums(release: CellHits) -> NDArray[np.float64]:
     return np.asarray(np.tensordot(np.linalg.inv(release.parts.moments), moments, 1)[::-1])
 
 
-def log_noise_density(mechanism: Mechanism, noise: NDArray[np.float64]) -> Scores:
+def log_noise_density(mechanism: Mechanism | ServerNoise, noise: NDArray[np.float64]) -> Scores:
     """Return the log-density of noise (n, numbers), up to a constant."""
-    if isinstance(mechanism, CentralSums | CellPairs) and mechanism.scale:
+    if isinstance(mechanism, CentralSums | CellPairs | ServerNoise) and mechanism.scale:
         return np.asarray(-np.abs(noise).sum(axis=1) / mechanism.scale)
-    assert isinstance(mechanism, CentralSums | CuratedSums | FeatureSums)
+    assert isinstance(mechanism, CentralSums | CuratedSums | FeatureSums | ServerNoise)
     unit = mechanism.ball.step if isinstance(mechanism, CuratedSums) else getattr(mechanism, "step", 1.0)
     return np.asarray(-np.square(noise).sum(axis=1) / (2 * (mechanism.standard_deviation * unit) ** 2))
 

@@ -35,9 +35,11 @@ def find_experiment_refusals(
     schedule: Schedule, first: Step, server: ServerLimits | None = None, shuffler: ShufflerLimits | None = None
 ) -> list[SpecError]:
     """Return all errors for which services with the given limits refuse a new experiment."""
-    if schedule.spec.privacy.trust.is_simulated:
+    trust = schedule.spec.privacy.trust
+    if trust.is_simulated:
+        field = "algorithm.name" if trust.is_served else "privacy.model"
         detail, remedy = "is for simulation alone", "choose another here, or use privateer simulate"
-        return [SpecError(detail, field="algorithm.name", remedy=remedy)]
+        return [SpecError(detail, field=field, remedy=remedy)]
     if not first.batch_size:
         detail = "what was learned before leaves nobody to ask"
         return [SpecError(detail, field="experiment.horizon", remedy="raise it, or begin without")]

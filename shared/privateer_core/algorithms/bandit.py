@@ -124,7 +124,7 @@ class BanditSpec(ArmsSpec):
     @override
     def instances(cls) -> dict[str, Self]:
         """Return a small instance of every trust model, and one of every objective and way of hiding arms."""
-        promises = example_promises()
+        promises = example_promises(cls.question)
         specs = {name: cls._example(promise) for name, promise in promises.items()}
         tiers = {"tiers": [{"name": "careful", "epsilon": 1.0, "share": 0.5}]}
         specs["local-tiers"] = cls._example(promises["local"] | tiers)

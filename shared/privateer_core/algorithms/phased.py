@@ -201,7 +201,7 @@ class PhasedSpec(Spec):
     def instances(cls) -> dict[str, Self]:
         """Return a small instance of every trust model, and one of local reports with normal noise."""
         specs = {}
-        for name, promise in example_promises().items():
+        for name, promise in example_promises(cls.question).items():
             specs[name] = cls._example(promise | dict.fromkeys({"epsilon"} & promise.keys(), 4.0))
         box = {"low": [0.1, -10.0], "high": [0.7, 3.3]}
         specs["box"] = cls._example(example_promises()["central"] | {"epsilon": 4.0}, actions=box)

@@ -194,7 +194,7 @@ class SparseSpec(ArmsSpec):
     @classmethod
     @override
     def instances(cls) -> dict[str, Self]:
-        return {name: cls._example(promise) for name, promise in example_promises().items()}
+        return {name: cls._example(promise) for name, promise in example_promises(cls.question).items()}
 
     @classmethod
     def _example(cls, privacy: Mapping[str, Any]) -> Self:

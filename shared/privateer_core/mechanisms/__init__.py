@@ -11,6 +11,7 @@ from privateer_core.mechanisms.grouped_bit import GroupedBit
 from privateer_core.mechanisms.mechanism import Mechanism
 from privateer_core.mechanisms.named_symbol import NamedSymbol
 from privateer_core.mechanisms.screened_moments import ScreenedMoments
+from privateer_core.mechanisms.shared_votes import SharedPairs, SharedProducts, SharedSums, SharedTriples
 from privateer_core.mechanisms.signed_symbol import SignedSymbol
 from privateer_core.mechanisms.tiered_symbol import TieredSymbol
 from privateer_core.mechanisms.vectors.row_sums import RowSums
@@ -19,8 +20,10 @@ from privateer_core.mechanisms.vectors.vector_bits import BitVectors
 from privateer_core.mechanisms.vectors.vector_noise import CentralVectors, GaussianVectors
 from privateer_core.mechanisms.vectors.vector_symbol import VectorSymbol
 
-KeyedMechanism: TypeAlias = SignedSymbol | TieredSymbol | EventSymbol | CentralSums
-HitsMechanism: TypeAlias = NamedSymbol | CellPairs | CellTriples | CellProducts
+KeyedMechanism: TypeAlias = SignedSymbol | TieredSymbol | EventSymbol | CentralSums | SharedSums
+HitsMechanism: TypeAlias = (
+    NamedSymbol | CellPairs | CellTriples | CellProducts | SharedPairs | SharedTriples | SharedProducts
+)
 VectorMechanism: TypeAlias = VectorSymbol | GaussianVectors | CentralVectors | BitVectors
 RowMechanism: TypeAlias = RowSums | RunningVectors
 AnyMechanism: TypeAlias = (

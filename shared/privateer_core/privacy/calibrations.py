@@ -18,6 +18,7 @@ from privateer_core.mechanisms.feature_sums import FeatureSums
 from privateer_core.mechanisms.grouped_bit import GroupedBit
 from privateer_core.mechanisms.named_symbol import NamedSymbol
 from privateer_core.mechanisms.screened_moments import ScreenedMoments
+from privateer_core.mechanisms.shared_votes import SharedPairs, SharedProducts, SharedSums, SharedTriples
 from privateer_core.mechanisms.signed_symbol import SignedSymbol
 from privateer_core.mechanisms.tiered_symbol import TieredSymbol
 from privateer_core.mechanisms.vectors.row_sums import RowSums
@@ -174,6 +175,28 @@ def central_names(privacy: Guarantee, _honest: int, question: KeyedMeans, share:
 def central_hits(privacy: Guarantee, _honest: int, question: KeyedHits, _share: Allotment | None) -> AnyMechanism:
     """Return sums of the parts of values with discrete Laplace noise."""
     return _cell_sums(question).calibrated(question, privacy.bound)
+
+
+def shared_means(privacy: Guarantee, _honest: int, question: KeyedMeans, share: Allotment | None) -> AnyMechanism:
+    """Return votes with the kind of noise that a curator has for the question, so that no curator tells less."""
+    keys, pure = question.layout, share.pure if share else privacy.bound
+    if question.has_counts and keys.groups == 1 and pure:
+        return SharedPairs.calibrated(_name_keys(keys), pure)
+    return SharedSums.calibrated(question, privacy.bound, privacy.delta, share)
+
+
+def shared_names(privacy: Guarantee, _honest: int, question: KeyedMeans, share: Allotment | None) -> AnyMechanism:
+    """Return hits of votes with Laplace noise, unless normal noise has the smaller variance."""
+    pairs = SharedPairs.calibrated(_name_keys(question.layout), privacy.bound)
+    sums = SharedSums.calibrated(question, privacy.bound, privacy.delta, share)
+    return sums if not sums.scale and sums.noise < pairs.noise else pairs
+
+
+def shared_hits(privacy: Guarantee, _honest: int, question: KeyedHits, _share: Allotment | None) -> AnyMechanism:
+    """Return votes for bits, or votes divided among the parts of numbers."""
+    if question.expected is None:
+        return SharedPairs.calibrated(question, privacy.bound)
+    return (SharedProducts if question.has_covariate else SharedTriples).calibrated(question, privacy.bound)
 
 
 def exact_means(_: Guarantee, _honest: int, question: KeyedMeans, _share: Allotment | None) -> AnyMechanism:

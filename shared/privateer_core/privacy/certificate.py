@@ -21,6 +21,7 @@ RECORD: Final = "the whole record"
 JOINT: Final = "the whole record, as everybody else together sees it: what is published, and what they get themselves"
 _COLLUDERS: Final = "server and shuffler"
 _BATCH_NOISE_DETAIL: Final = "together they see everybody's own noisy vector, whose noise is for the batch"
+_SHARES_DETAIL: Final = "together they add up the shares of a vote"
 _WITHOUT_ARMS: Final = "who see no arms"
 _WITH_ARMS: Final = "who see arms too"
 _UNSEEN_ARMS_ASSUMPTION: Final = "nobody who gets reports, or reads what is published, sees which arm a person got"
@@ -154,7 +155,8 @@ def _collusion_claims(privacy: Privacy, terms: tuple[Terms, ...], planned: bool)
     if privacy.trust.endpoint is Recipient.SHUFFLER:
         local_epsilons = {round_terms.mechanism.local_epsilon for round_terms in terms}
         if not math.isfinite(max(local_epsilons)):
-            yield _empty_claim(_COLLUDERS, _BATCH_NOISE_DETAIL)
+            is_shared = privacy.trust.noise is NoiseOrigin.SERVERS
+            yield _empty_claim(_COLLUDERS, _SHARES_DETAIL if is_shared else _BATCH_NOISE_DETAIL)
         else:
             yield from _report_claims(privacy, terms, {privacy.local_epsilon_bound} if planned else local_epsilons)
     if privacy.trust.curator is Curator.SERVER:

@@ -20,6 +20,7 @@ from privateer_core.mechanisms.grouped_bit import GroupedBit
 from privateer_core.mechanisms.mechanism import Mechanism
 from privateer_core.mechanisms.named_symbol import NamedSymbol
 from privateer_core.mechanisms.screened_moments import ScreenedMoments
+from privateer_core.mechanisms.shared_votes import SharedVotes
 from privateer_core.mechanisms.signed_symbol import SignedSymbol
 from privateer_core.mechanisms.tiered_symbol import TieredSymbol
 from privateer_core.mechanisms.vectors.row_sums import RowSums
@@ -127,7 +128,7 @@ def _(mechanism: CentralSums, cell: AskedCell) -> float:
 
 
 @measure_information.register
-def _(mechanism: CellPairs, cell: AskedCell) -> float:
+def _(mechanism: CellPairs | SharedVotes, cell: AskedCell) -> float:
     # A score is the difference of the first and the last sum.
     return _curated_information(cell, 2 * mechanism.noise)
 

@@ -89,7 +89,7 @@ def _check_agreement(terms: Terms, spec: Spec, privacy: Privacy, facts: Round) -
         "reports": spec.reports,
     }
     # Published calibrations are for simulation alone, also if the server's terms name them otherwise.
-    _check(not privacy.trust.is_simulated, "the algorithm is for simulation alone", "calibration")
+    _check(not privacy.trust.is_simulated, "these terms are for simulation alone", "calibration")
     detail = "another accountant made the terms, and this device cannot check them"
     _check(terms.calibration in CALIBRATIONS, detail, "calibration", "update the application, or do not take part")
     for name, value in expected.items():

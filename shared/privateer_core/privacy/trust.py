@@ -23,6 +23,7 @@ from privateer_core.mechanisms.feature_sums import FeatureSums
 from privateer_core.mechanisms.grouped_bit import GroupedBit
 from privateer_core.mechanisms.named_symbol import NamedSymbol
 from privateer_core.mechanisms.screened_moments import ScreenedMoments
+from privateer_core.mechanisms.shared_votes import SharedPairs, SharedProducts, SharedSums, SharedTriples
 from privateer_core.mechanisms.signed_symbol import SignedSymbol
 from privateer_core.mechanisms.tiered_symbol import TieredSymbol
 from privateer_core.mechanisms.vectors.row_sums import RowSums
@@ -144,11 +145,12 @@ class Trust(msgspec.Struct, frozen=True):
     example: Mapping[str, float]
     # name of the calibration in terms, one of `CALIBRATIONS`: devices accept no other, and services run nothing else
     calibration: str = TIGHT
+    is_served: bool = True  # whether services and devices have its protocol
 
     @property
     def is_simulated(self) -> bool:
-        """Whether terms are for simulation alone, since their calibration is not one of `CALIBRATIONS`."""
-        return self.calibration not in CALIBRATIONS
+        """Whether terms are for simulation alone: services lack the protocol, or the calibration of `CALIBRATIONS`."""
+        return self.calibration not in CALIBRATIONS or not self.is_served
 
     @property
     def promises(self) -> bool:
@@ -217,6 +219,28 @@ TRUST: Final[dict[str, Trust]] = {
                 FeatureMeans: Serving((NamedSymbol,), calibrations.shuffled_features, can_share=True),
             },
             example={"epsilon": 1.0, "delta": 1e-6},
+        ),
+        Trust(
+            name="split",
+            sees="a share of each vote, which tells nothing without the shuffler's, and adds noise to its sums",
+            endpoint=Recipient.SHUFFLER,
+            curator=Curator.NOBODY,
+            noise=NoiseOrigin.SERVERS,
+            crowd=Crowd.RELEASE,
+            delta_least=1e-8,
+            reader="the server or the shuffler, each by itself",
+            assumes=(
+                "the shuffler and the server do not pool shares, and neither tells the other its noise",
+                "nobody can tell the numbers that TurboSHAKE128 makes of an unknown seed from random ones",
+            ),
+            event=lambda mechanism, _: mechanism.release_event,
+            serves={
+                KeyedMeans: Serving((SharedSums, SharedPairs), calibrations.shared_means, can_share=True),
+                SmallDomainMeans: Serving((SharedSums, SharedPairs), calibrations.shared_names),
+                KeyedHits: Serving((SharedPairs, SharedTriples, SharedProducts), calibrations.shared_hits),
+            },
+            example={"epsilon": 1.0, "delta": 1e-6},
+            is_served=False,
         ),
         Trust(
             name="central",

@@ -202,3 +202,14 @@ def round_to_integers(values: Array, source: RandomSource) -> Ints:
     """Round values of any shape to the whole numbers below or above at random, with the values as their means."""
     floors = np.floor(values)
     return floors.astype(np.int64) + (draw_uniform(values.shape, source) < values - floors)
+
+
+def round_shares_stochastically(shares: Array, steps: int, source: RandomSource) -> Ints:
+    """Round shares of 1, (shares, n), to whole numbers of ``steps`` that sum up to it, with the shares as their means.
+
+    One uniform number rounds all sums of the first shares.
+    """
+    edges = np.minimum(steps * np.cumsum(shares, axis=0), steps)
+    edges[-1] = steps
+    rounded = np.floor(edges + draw_uniform(edges.shape[1:], source)).astype(np.int64)
+    return np.diff(rounded, prepend=0, axis=0)

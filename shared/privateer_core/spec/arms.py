@@ -346,4 +346,7 @@ class ArmsSpec(Spec):
             "context": {"features": {"x1": unit, "x2": unit}},
             "algorithm": {"name": name},
         }
-        return {name: parse_section(cls, data | {"privacy": table}) for name, table in example_promises().items()}
+        return {
+            name: parse_section(cls, data | {"privacy": table})
+            for name, table in example_promises(cls.question).items()
+        }

@@ -394,6 +394,7 @@ class Spec(Section):
         raise NotImplementedError
 
 
-def example_promises() -> dict[str, dict[str, Any]]:
-    """Return a small ``[privacy]`` for every trust model, by its name."""
-    return {row.name: {"model": row.name, **row.example} for row in TRUST.values()}
+def example_promises(question: type[Question] | None = None) -> dict[str, dict[str, Any]]:
+    """Return a small ``[privacy]`` for every trust model, or every one that serves a kind of question, by its name."""
+    rows = (row for row in TRUST.values() if question is None or question in row.serves)
+    return {row.name: {"model": row.name, **row.example} for row in rows}

@@ -36,7 +36,7 @@ ASKS_PUBLISHED: Final = "published"
 ASKS_NOBODY: Final = "nobody"
 """A header of the answer that carries a publication, and its values: the round asks for reports as published, or it
 takes only reports on earlier choices and asks for no new ones, since a pause has begun."""
-SHUFFLED_MODELS: Final = frozenset({"shuffle"})
+SHUFFLED_MODELS: Final = frozenset({"shuffle", "split"})
 """Trust models whose reports go to the shuffler's endpoint. Those of all other models go to the server's."""
 _MODEL_REGEX: Final = re.compile(r"[a-z]{1,16}")
 MEDIA_TYPE: Final = "application/msgpack"

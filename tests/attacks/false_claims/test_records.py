@@ -387,6 +387,6 @@ def test_a_published_calibration_is_refused_under_any_name(name: str) -> None:
     body, ledger = published(SPECS_OF_TERMS[name], terms={"calibration": TIGHT}), MemoryLedger()
     way = Notary().transport(lambda _: httpx.Response(200, content=body))
     client = Client("http://server", shuffler="http://shuffler", limits=EVERYTHING, ledger=ledger, transport=way)
-    with pytest.raises(TermsRefused, match=r"calibration: the algorithm is for simulation alone"):
+    with pytest.raises(TermsRefused, match=r"calibration: these terms are for simulation alone"):
         client.join(SPECS_OF_TERMS[name].name)
     assert ledger.payments == []

@@ -22,6 +22,7 @@ from privateer_papers.published_trust import PublishedPrivacy
 PRIVACY = {
     "local": Privacy(model="local", epsilon=1.0),
     "shuffle": Privacy(model="shuffle", epsilon=1.0, delta=1e-6),
+    "split": Privacy(model="split", epsilon=1.0, delta=1e-6),
     "central": Privacy(model="central", epsilon=1.0, delta=1e-6),
     "none": Privacy(model="none"),
 }
@@ -84,7 +85,7 @@ def test_local_reports_reveal_more_to_adversaries_who_see_arms() -> None:
 def test_hidden_arms_are_assumed_where_the_promise_depends_on_them(model: str) -> None:
     hidden = PRIVACY[model].model_copy(update={"arm_visibility": "hidden"})
     visible, unseen = (certify("test", privacy, keyed_rounds(model)) for privacy in (PRIVACY[model], hidden))
-    assert (unseen.assumes != visible.assumes) == (model in ("shuffle", "central"))
+    assert (unseen.assumes != visible.assumes) == (model in ("shuffle", "split", "central"))
     added_claims = unseen.claims[len(visible.claims) :]
     assert unseen.claims[: len(visible.claims)] == visible.claims
     # Reports whose coins chose the arm say to whoever sees arms what they say where nobody shuffles.

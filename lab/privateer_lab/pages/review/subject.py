@@ -76,6 +76,8 @@ def read_subject(name_or_path: str, url: str) -> Subject:
         return read_running(name_or_path, url)
     path = Path(name_or_path)
     spec = load_spec(path, []).without_people()
+    if not spec.privacy.trust.is_served:
+        raise SpecError("is for simulation alone", field="privacy.model", remedy="choose another to have it reviewed")
     record = make_record(spec, {})
     return Subject(spec, record, read_certificates(to_builtins(record)), path.name, None)
 

@@ -9,7 +9,7 @@ from typing import Any, Final, Literal, TypeAlias, cast
 from privateer_core.algorithms import parse_spec
 from privateer_core.answer.facts import Table
 from privateer_core.errors import SpecError
-from privateer_core.privacy.trust import TRUST, Crowd
+from privateer_core.privacy.trust import TRUST, Curator
 from privateer_core.spec.arms import ARMS_MAX_COMPARED, ARMS_MIN, ArmsSpec
 from privateer_core.spec.spec import Spec, example_promises
 from privateer_lab.environments import default_environment, environment_for
@@ -62,7 +62,7 @@ def make_plain_test(
         remedy = "give a spec, or arms, rate, power, level, looks, delta"
         raise SpecError("is no part of a plain test", field=next(iter(unknown)), remedy=remedy)
     rows = ((example, TRUST[name]) for name, example in example_promises().items())
-    promise = next(example for example, row in rows if row.delta_least and row.crowd is not Crowd.BATCH)
+    promise = next(example for example, row in rows if row.delta_least and row.curator is Curator.SERVER)
     if not (isinstance(arms, int) and ARMS_MIN <= arms <= ARMS_MAX_COMPARED):
         remedy = "say how many arms there are"
         raise SpecError(f"must be {ARMS_MIN} to {ARMS_MAX_COMPARED}", field="arms", remedy=remedy)

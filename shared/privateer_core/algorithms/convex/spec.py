@@ -215,7 +215,7 @@ class ConvexSpec(Spec):
     @override
     def instances(cls) -> dict[str, Self]:
         """Return a small instance of every trust model, and further ones of shapes, losses and arms."""
-        promises = example_promises()
+        promises = example_promises(cls.question)
         two_point = {"feedback": "two-point", "lipschitz": 2.0, "strong_convexity": 1.0}
         one_point = {"feedback": "one-point", "strong_convexity": 1.0}
         specs = {name: cls._example(promise, two_point) for name, promise in promises.items()}

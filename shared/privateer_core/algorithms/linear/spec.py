@@ -187,7 +187,7 @@ class LinearSpec(ArmsSpec):
     @override
     def instances(cls) -> dict[str, Self]:
         """Return a small instance of every trust model, and further ones of reports and messages."""
-        promises = example_promises()
+        promises = example_promises(cls.question)
         # Reports with a small epsilon have few directions.
         overrides = {"local": {"epsilon": 1.0}, "shuffle": {"local_epsilon_max": 1.0}}
         specs = {name: cls._example({**promise, **overrides.get(name, {})}, {}) for name, promise in promises.items()}

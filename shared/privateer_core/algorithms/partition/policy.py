@@ -13,6 +13,7 @@ from privateer_core.arrays import Array, Bools, Coins, Ints, NDArray
 from privateer_core.errors import Malformed
 from privateer_core.mechanisms import KeyedMechanism
 from privateer_core.mechanisms.cell_pairs import CellPairs
+from privateer_core.mechanisms.shared_votes import SharedPairs
 from privateer_core.policies.policy import Arms, ArmsPolicy, ChoiceAnalyzer
 from privateer_core.primitives.contributions import KeyedValues
 from privateer_core.primitives.public_coins import UNIT, EarlierChoices, Layout
@@ -96,7 +97,7 @@ def bin_corners(depths: Ints, paths: Ints, axes: Ints, dimension: int) -> tuple[
 class AskedBins(Bins):
     """Bins, their active arms, and the bins that reports are about."""
 
-    mechanisms: ClassVar[Any] = KeyedMechanism | CellPairs  # types of mechanisms for its reports
+    mechanisms: ClassVar[Any] = KeyedMechanism | CellPairs | SharedPairs  # types of mechanisms for its reports
 
     version: int  # the policy's version, from 1
     # dimension, axes, depths, paths: the partition, as in `Bins`
@@ -115,9 +116,9 @@ class AskedBins(Bins):
     wholes: Ints | None = None
 
     @property
-    def mechanism(self) -> KeyedMechanism | CellPairs:
+    def mechanism(self) -> KeyedMechanism | CellPairs | SharedPairs:
         """The mechanism that randomizes, sums and releases the round's reports."""
-        return cast(KeyedMechanism | CellPairs, self.terms.mechanism)
+        return cast(KeyedMechanism | CellPairs | SharedPairs, self.terms.mechanism)
 
     @property
     def layout(self) -> Layout:

@@ -73,7 +73,7 @@ class PartitionSpec(ArmsSpec):
     @override
     def instances(cls) -> dict[str, Self]:
         """Return small instances of every trust model, and further ones that hide arms or forget."""
-        promises = example_promises()
+        promises = example_promises(cls.question)
         specs = {name: cls._example(promise) for name, promise in promises.items()}
         specs |= {
             f"{name}-hidden": cls._example(promises[name] | {"arm_visibility": "hidden"})

@@ -367,7 +367,7 @@ class TrialSpec(ArmsSpec):
     @override
     def instances(cls) -> dict[str, Self]:
         """Return a small instance of every trust model, and further ones of questions, numbers and slopes."""
-        promises = example_promises()
+        promises = example_promises(cls.question)
         specs = {name: cls._example(promise) for name, promise in promises.items()}
         hidden = next(spec.privacy.model for spec in specs.values() if spec.privacy.has_arm_in_key)
         return specs | {

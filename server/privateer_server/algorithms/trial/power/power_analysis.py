@@ -10,6 +10,7 @@ from privateer_core.algorithms.trial import TrialSpec
 from privateer_core.arrays import Array
 from privateer_core.mechanisms.cell_pairs import CellPairs
 from privateer_core.mechanisms.named_symbol import NamedSymbol
+from privateer_core.mechanisms.shared_votes import SharedPairs
 from privateer_core.primitives.contributions import BITS, ValueParts
 from privateer_core.privacy.terms import calibrate
 from privateer_server.algorithms.trial.evidence.epochs import (
@@ -80,7 +81,7 @@ def planned_epochs(spec: TrialSpec) -> list[PlannedEpoch]:
 def _plan_epoch(spec: TrialSpec, batch: int, people: float, look: int) -> PlannedEpoch:
     """Return the epoch of a look, from 0; each earlier look has provided a learned slope."""
     mechanism: Any = calibrate(spec.privacy, batch, spec.question_after_learning(look)).mechanism
-    if isinstance(mechanism, CellPairs):
+    if isinstance(mechanism, CellPairs | SharedPairs):
         values = _plan_values(spec, mechanism.parts, look, rounded=False)
         return PlannedEpoch(people, noise=spec.n_answers * mechanism.noise, values=values)
     levels = mechanism.levels

@@ -1,4 +1,4 @@
-"""Counts of shared votes promise nothing that their sampler cannot keep."""
+"""Noise of servers promises nothing that its sampler cannot keep."""
 
 import math
 
@@ -6,7 +6,7 @@ import pytest
 from scipy import stats
 
 from privateer_core.errors import SpecError
-from privateer_core.mechanisms.shared_counts import SharedCounts
+from privateer_core.mechanisms.server_noise import STEPS, ServerNoise
 from privateer_core.sampling.normal import DEVIATIONS_MAX, EPSILON_MAX, STANDARD_DEVIATION_MIN
 
 DELTA = 1e-6
@@ -24,10 +24,10 @@ def test_a_larger_epsilon_than_the_samplers_is_refused() -> None:
     for delta in (DELTA, 0.0):
         for epsilon in (math.nextafter(EPSILON_MAX, math.inf), 100.0, math.inf, math.nan, 0.0, -1.0):
             with pytest.raises(SpecError, match="epsilon"):
-                SharedCounts.calibrated((8,), epsilon, delta)
+                ServerNoise.calibrated(epsilon, delta)
 
 
 def test_the_largest_epsilon_leaves_nothing_that_cannot_be_drawn() -> None:
-    mechanism = SharedCounts.calibrated((8,), EPSILON_MAX, DELTA)
-    assert unreachable_mass(mechanism.standard_deviation) < mechanism.sampling
-    assert mechanism.standard_deviation * (1 << 16) > STANDARD_DEVIATION_MIN
+    noise = ServerNoise.calibrated(EPSILON_MAX, DELTA)
+    assert unreachable_mass(noise.standard_deviation) < noise.sampling
+    assert noise.standard_deviation * STEPS > STANDARD_DEVIATION_MIN
