@@ -77,7 +77,7 @@ class _Question:
     """The query of one report, and the parts of its answer that whole numbers compute."""
 
     vote: bytes  # its share of the bits, encoded
-    seeds: list[int]
+    seeds: bytes  # its share of the wires' seeds, encoded
     factors: list[int]  # that join outputs
     joint_numbers: list[int]
     wire_basis: list[int]
@@ -102,10 +102,11 @@ def _build_question(prio3: Prio3, key: bytes, context: bytes, party: int, report
     seed = prio3.joint_seed(context, prio3.replace_part(report.public, party, part))
     *factors, point = prio3.query_numbers(key, context, report.nonce)
     wire_basis, gadget_basis = lagrange_bases(circuit, point)
-    values = complete(circuit, proof[circuit.n_wires :])
+    n_seed_bytes = circuit.n_wires * field.n_bytes
+    values = complete(circuit, field.decode(proof[n_seed_bytes:]))
     gadget = sum(map(mul, gadget_basis, values)) % field.modulus
     joint = prio3.joint_numbers(context, seed)
-    return _Question(vote, proof[: circuit.n_wires], factors, joint, wire_basis, values, gadget, seed, part)
+    return _Question(vote, proof[:n_seed_bytes], factors, joint, wire_basis, values, gadget, seed, part)
 
 
 def _make_shares(prio3: Prio3, votes: Limbs, outputs: Limbs, questions: Sequence[_Question]) -> Iterator[VerifierShare]:
@@ -126,24 +127,19 @@ def _evaluate_wires(
     chunks = _split(votes, circuit.chunk_length)
     bases = [question.wire_basis[1 : circuit.n_calls + 1] for question in questions]
     basis = limbs.to_limbs(bases)
-    even = limbs.dot(chunks, _make_powers(circuit, questions), "nkw,nkw->nw")
-    odd = limbs.dot(chunks, basis[..., :n_bit_calls], "nkw,nk->nw")
+    bit_basis = basis[..., :n_bit_calls]
+    even = limbs.dot(chunks, _make_powers(circuit, bit_basis, questions), "nkw,nkw->nw")
+    odd = limbs.dot(chunks, bit_basis, "nkw,nk->nw")
     if circuit.centre is not None:
         shift = limbs.to_limbs([[-circuit.centre * share % modulus]])
         squares = limbs.dot(_split(outputs + shift, circuit.chunk_length), basis[..., n_bit_calls:], "nkw,nk->nw")
         even, odd = even + squares, odd + squares
-    first = [question.wire_basis[0] for question in questions]
-    bit_shifts = [sum(base[:n_bit_calls]) * share % modulus for base in bases]
-    rows = []
-    for index, wires in enumerate(zip(limbs.to_integers(even), limbs.to_integers(odd), strict=True)):
-        seeds, scale, bit_shift = questions[index].seeds, first[index], bit_shifts[index]
-        row = [0] * circuit.n_wires
-        row[::2] = [(seed * scale + wire) % modulus for seed, wire in zip(seeds[::2], wires[0], strict=True)]
-        row[1::2] = [
-            (seed * scale + wire - bit_shift) % modulus for seed, wire in zip(seeds[1::2], wires[1], strict=True)
-        ]
-        rows.append(row)
-    return rows
+    seeds = limbs.read_numbers(b"".join(question.seeds for question in questions), circuit.n_wires)
+    wires = limbs.multiply(seeds, limbs.to_limbs([question.wire_basis[:1] for question in questions]))
+    wires[..., ::2] += limbs.fold(even)
+    bit_shifts = limbs.to_limbs([[sum(base[:n_bit_calls]) * share % modulus] for base in bases])
+    wires[..., 1::2] += limbs.fold(odd) - bit_shifts
+    return limbs.to_integers(wires)
 
 
 def _split(numbers: Limbs, length: int) -> Limbs:
@@ -153,17 +149,12 @@ def _split(numbers: Limbs, length: int) -> Limbs:
     return padded.reshape(5, n_reports, -1, length)
 
 
-def _make_powers(circuit: Circuit, questions: Sequence[_Question]) -> Limbs:
+def _make_powers(circuit: Circuit, basis: Limbs, questions: Sequence[_Question]) -> Limbs:
     """Return each call's joint number to the powers from 1 on, times what the call counts at the point."""
-    modulus, n_calls, length = circuit.field.modulus, circuit.n_bit_calls, circuit.chunk_length
-    bases = ([*question.wire_basis[1 : n_calls + 1]] for question in questions)
-    first = [
-        [basis * number % modulus for basis, number in zip(row, question.joint_numbers, strict=True)]
-        for row, question in zip(bases, questions, strict=True)
-    ]
+    n_calls, length = circuit.n_bit_calls, circuit.chunk_length
     power = limbs.to_limbs([question.joint_numbers for question in questions])
     powers = np.empty((5, len(questions), n_calls, length), dtype=np.int64)
-    powers[..., 0] = limbs.to_limbs(first)
+    powers[..., 0] = limbs.multiply(basis, power)
     n_made = 1
     while n_made < length:
         n_more = min(n_made, length - n_made)

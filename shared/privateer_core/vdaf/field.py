@@ -1,10 +1,11 @@
 """Prime fields whose roots of unity make transforms fast."""
 
-import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
+
+import numpy as np
 
 from privateer_core.errors import Malformed
 from privateer_core.vdaf.turboshake import turboshake128
@@ -48,8 +49,8 @@ class PrimeField:
     def is_encoded(self, encoded: bytes) -> bool:
         """Tell whether all encoded numbers are below the modulus."""
         n_words = self.n_bytes // 8
-        highest = max(struct.unpack(f"<{len(encoded) // 8}Q", encoded)[n_words - 1 :: n_words], default=0)
-        if highest < self.modulus >> 64 * (n_words - 1):
+        highest_words = np.frombuffer(encoded, dtype="<u8")[n_words - 1 :: n_words]
+        if int(highest_words.max(initial=0)) < self.modulus >> 64 * (n_words - 1):
             return True
         return max(self._read(encoded), default=0) < self.modulus
 
@@ -60,17 +61,6 @@ class PrimeField:
     def roots(self, order: int) -> tuple[int, ...]:
         """Return the powers of the root of unity of an order, a power of 2, beginning with 1."""
         return _roots(self, order)
-
-    def invert(self, vector: Sequence[int]) -> list[int]:
-        """Invert nonzero numbers with one exponentiation (Montgomery's trick)."""
-        modulus, products = self.modulus, [1]
-        for number in vector:
-            products.append(products[-1] * number % modulus)
-        inverse, inverses = pow(products.pop(), -1, modulus), []
-        for number, product in zip(reversed(vector), reversed(products), strict=True):
-            inverses.append(inverse * product % modulus)
-            inverse = inverse * number % modulus
-        return inverses[::-1]
 
     def double(self, rows: Sequence[Sequence[int]]) -> list[list[int]]:
         """Return polynomials' values at the odd roots of twice an order, given those at the roots of that order.

@@ -16,6 +16,8 @@ from privateer_core.vdaf.proof import is_valid, prove, query
 from privateer_core.vdaf.turboshake import SEED_BYTES, turboshake128
 
 NONCE_BYTES: Final = 16
+HISTOGRAM: Final = 4
+"""The draft's codepoint of a vote for one of many cells."""
 _VERSION: Final = 18
 """The version of the draft's format, which its test vectors have; other versions do not verify."""
 
@@ -74,6 +76,12 @@ class Prio3:
         """Bytes of randomness that a report needs."""
         return 2 * SEED_BYTES * self.n_shares
 
+    @property
+    def report_bytes(self) -> int:
+        """Bytes of a report: its nonce, its public share and all input shares."""
+        numbers = self.circuit.n_bits + self.n_proofs * self.circuit.proof_length
+        return NONCE_BYTES + numbers * self.circuit.field.n_bytes + SEED_BYTES * (3 * self.n_shares - 1)
+
     def shard(self, context: bytes, bits: Sequence[int], nonce: bytes, randomness: bytes) -> ReportShares:
         """Split the bits of a vote into shares with proofs; the randomness is a device's own, and used once."""
         if len(nonce) != NONCE_BYTES or len(randomness) != self.random_bytes or len(bits) != self.circuit.n_bits:
@@ -94,7 +102,7 @@ class Prio3:
         for wire_seeds, numbers in zip(self._split(wires), self._split(joint), strict=True):
             proofs += prove(circuit, bits, wire_seeds, numbers)
         for party, seed in enumerate(shares, start=1):
-            share = self._expand_proofs(context, party, seed)
+            share = field.decode(self._expand_proofs(context, party, seed))
             proofs = [(number - mask) % field.modulus for number, mask in zip(proofs, share, strict=True)]
         leader = field.encode(vote) + field.encode(proofs) + leader_blind
         helpers = (seed + blind for seed, blind in zip(shares, blinds, strict=True))
@@ -108,8 +116,8 @@ class Prio3:
         The key is of all servers and of no device. **Once a nonce**: two verifications of a report, under two keys or
         nonces, tell the vote.
         """
-        encoded, proofs, blind = self.read_share(context, party, share)
-        vote = self.circuit.field.decode(encoded)
+        encoded, encoded_proofs, blind = self.read_share(context, party, share)
+        vote, proofs = map(self.circuit.field.decode, (encoded, encoded_proofs))
         part = self.joint_part(context, party, blind, nonce, encoded)
         seed = self.joint_seed(context, self.replace_part(public, party, part))
         joint = self.joint_numbers(context, seed)
@@ -133,8 +141,8 @@ class Prio3:
             raise InvalidProof("the servers were given different parts")
         return verification.output
 
-    def read_share(self, context: bytes, party: int, share: bytes) -> tuple[bytes, list[int], bytes]:
-        """Read a server's share: of the vote, encoded, of the proofs, and its blind; `Malformed` if it is none."""
+    def read_share(self, context: bytes, party: int, share: bytes) -> tuple[bytes, bytes, bytes]:
+        """Read a server's share: of the vote and of the proofs, encoded, and its blind; `Malformed` if it is none."""
         field, circuit = self.circuit.field, self.circuit
         body, blind = share[:-SEED_BYTES], share[-SEED_BYTES:]
         if party > 0:
@@ -143,10 +151,9 @@ class Prio3:
             return self._expand_share(context, party, body), self._expand_proofs(context, party, body), blind
         if len(body) != (circuit.n_bits + circuit.proof_length * self.n_proofs) * field.n_bytes:
             raise Malformed("a share of another length")
-        vote, proofs = body[: circuit.n_bits * field.n_bytes], body[circuit.n_bits * field.n_bytes :]
-        if not field.is_encoded(vote):
+        if not field.is_encoded(body):
             raise Malformed("a number that is not of the field")
-        return vote, field.decode(proofs), blind
+        return body[: circuit.n_bits * field.n_bytes], body[circuit.n_bits * field.n_bytes :], blind
 
     def replace_part(self, public: bytes, party: int, part: bytes) -> list[bytes]:
         """Return the parts of joint randomness that a device published, with a server's own instead of its."""
@@ -178,9 +185,10 @@ class Prio3:
         message = self._message(Usage.MEASUREMENT_SHARE, context, seed, bytes([party]))
         return self.circuit.field.expand_encoded(message, self.circuit.n_bits)
 
-    def _expand_proofs(self, context: bytes, party: int, seed: bytes) -> list[int]:
+    def _expand_proofs(self, context: bytes, party: int, seed: bytes) -> bytes:
         length = self.circuit.proof_length * self.n_proofs
-        return self._expand(Usage.PROOF_SHARE, context, seed, bytes([party]), length)
+        message = self._message(Usage.PROOF_SHARE, context, seed, bytes([self.n_proofs, party]))
+        return self.circuit.field.expand_encoded(message, length)
 
     def _expand(self, usage: Usage, context: bytes, seed: bytes, binder: bytes, length: int) -> list[int]:
         message = self._message(usage, context, seed, bytes([self.n_proofs]) + binder)

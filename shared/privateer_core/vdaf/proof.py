@@ -100,16 +100,36 @@ def lagrange_bases(circuit: Circuit, point: int) -> tuple[list[int], list[int]]:
     Raises ``ValueError`` if the point is a root itself: there a verifier would show what the gadget said.
     """
     modulus, n_points = circuit.field.modulus, circuit.n_points
-    roots = circuit.field.roots(2 * n_points)
-    power = pow(point, n_points, modulus)
+    powers = [point]  # to the powers 1, 2, 4, ..., up to the number of points
+    while len(powers) < n_points.bit_length():
+        powers.append(powers[-1] ** 2 % modulus)
+    power = powers.pop()
     if power == 1 or power == modulus - 1:
         raise ValueError("the point is a root of unity")
-    inverses = circuit.field.invert([(point - root) % modulus for root in roots])
-    terms = [root * inverse % modulus for root, inverse in zip(roots, inverses, strict=True)]
-    scale = pow(n_points, -1, modulus)
-    wire_factor = (power - 1) * scale % modulus
-    gadget_factor = (power * power - 1) * scale * pow(2, -1, modulus) % modulus
-    return [wire_factor * term % modulus for term in terms[::2]], [gadget_factor * term % modulus for term in terms]
+    roots, scale = circuit.field.roots(2 * n_points), modulus - (modulus - 1) // n_points  # 1 / n_points
+    half = (modulus + 1) // 2
+    wire_basis = _divide_by_roots(modulus, roots, powers, 0, scale)
+    factor, other = (power + 1) * half % modulus, (power - 1) * half % modulus * scale % modulus
+    odd = _divide_by_roots(modulus, roots, powers, n_points, other)
+    even = (factor * number % modulus for number in wire_basis)
+    return wire_basis, [number for pair in zip(even, odd, strict=True) for number in pair]
+
+
+def _divide_by_roots(modulus: int, roots: Sequence[int], powers: Sequence[int], exponent: int, value: int) -> list[int]:
+    """Return a value times (x^n - a) r / (x - r) for each root r of x^n = a, at a point x without a division.
+
+    ``powers`` are the point's, to 1, 2, 4 up to n / 2, and ``exponent`` is that of a among the 2 n ``roots``. A
+    difference of squares x^2m - s^2 is divided by each of its factors, x^m - s and x^m + s, until roots are left.
+    """
+    n, factors = len(roots) // 2, {exponent: value}
+    for power in reversed(powers):
+        divided = {}
+        for index, number in factors.items():
+            root = roots[index // 2]
+            divided[index // 2] = number * (power + root) % modulus
+            divided[index // 2 + n] = number * (power - root) % modulus
+        factors = divided
+    return [factors[index] * roots[index] % modulus for index in sorted(factors)]
 
 
 def _split(numbers: Sequence[int], length: int) -> list[Sequence[int]]:
