@@ -198,7 +198,7 @@ def _of_votes(subject: Subject) -> Array:
     parts = _bernstein(people.values) if mechanism.unit > 1 else np.stack([1 - people.values, people.values])
     if mechanism.n_parts == 9:
         parts = (_bernstein(people.numbers)[:, None] * parts).reshape(9, -1)
-    edges, uniforms = mechanism.unit * np.cumsum(parts, axis=0)[:-1], (np.arange(10_000) + 0.5) / 10_000
+    edges, uniforms = mechanism.unit * np.cumsum(parts, axis=0)[:-1], (np.arange(1000) + 0.5) / 1000
     edges = np.vstack([np.zeros(len(people)), edges, np.full(len(people), mechanism.unit)])
     weights = np.tile(np.linspace(-1, 1, mechanism.parts.count), mechanism.n_parts // mechanism.parts.count)
     numbers = np.diff(np.floor(edges[..., None] + uniforms), axis=0)

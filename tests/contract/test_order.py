@@ -99,7 +99,7 @@ def test_a_model_of_more_trust_gives_the_learner_no_less_information(name):
         assert not violations
         return
     assert violations, "there is no violation any more: remove the name"
-    assert not find_violations(name, ("none", "central", "split"))
+    assert not find_violations(name, ("none", "central", "split", "shuffle"))
     assert {place[0] for place in find_violations(name, ("central", "local"))} <= {NORMAL}
 
 

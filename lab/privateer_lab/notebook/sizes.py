@@ -16,7 +16,7 @@ from privateer_lab.planning import plans
 from privateer_lab.planning.expectation.choices import DEFAULT_PARTICIPANTS, LEAST_EFFECT_COLUMN, LOOKS, make_plain_test
 from privateer_lab.render.tables import part_tables
 
-MODELS: Final = tuple(TRUST)
+MODELS: Final = tuple(name for name, row in TRUST.items() if row.is_served)
 _REQUIRED_COLUMN = "people for the effect wanted"
 _MAX_ITERATIONS: Final = 40
 _RELATIVE_TOLERANCE: Final = 1e-3
@@ -128,7 +128,7 @@ def _rows_by_promise(
 ) -> tuple[list[dict[str, Any]], list[str]]:
     """Return rows for every trust model and epsilon, and the errors of impossible promises."""
     rows, refused = [], []
-    for model in plans.check_trust_models(trust, MODELS):
+    for model in plans.check_trust_models(trust, tuple(TRUST)):
         for value in plans.check_epsilons(epsilon) if TRUST[model].promises else [math.inf]:
             try:
                 (variant,) = plans.make_variants(base, [model], [value])

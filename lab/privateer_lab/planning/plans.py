@@ -60,7 +60,10 @@ def has_unstated_shares(spec: Spec) -> bool:
     return segments is not None and segments.proportions is None
 
 
-MODELS: Final = tuple(name for name, row in TRUST.items() if row.promises)
+PROMISING: Final = tuple(name for name, row in TRUST.items() if row.promises)
+"""Trust models that promise an epsilon."""
+MODELS: Final = tuple(name for name in PROMISING if TRUST[name].is_served)
+"""Those of them that services run, which plans compare by default."""
 _PROMISE_KEYS: Final = frozenset({"min_batch", "local_epsilon_max"})
 """Keys of ``[privacy]`` whose defaults depend on the promise."""
 EPSILON_MAX: Final = 16
@@ -94,7 +97,7 @@ class Refusal:
         return {"model": self.model, "epsilon": self.epsilon, "why": str(self.error)}
 
 
-def check_trust_models(names: Iterable[str], allowed: Sequence[str] = MODELS, field: str = "trust") -> list[str]:
+def check_trust_models(names: Iterable[str], allowed: Sequence[str] = PROMISING, field: str = "trust") -> list[str]:
     """Check names of trust models, a nonempty list of allowed names."""
     models = [names] if isinstance(names, str) else list(names)
     if not models or not set(models) <= set(allowed):

@@ -116,8 +116,8 @@ class Simulation:
     def _add_costs(self, n_participants: int, terms: Terms) -> None:
         """Add what a round of people sends to the costs, in messages, bytes and bits."""
         messages, mechanism, costs = n_participants * terms.messages, terms.mechanism, self.costs
-        message_bytes = message_size(self.step.policy)
-        bits = mechanism.message_bits + 8 * (message_bytes - mechanism.report_size)
+        age_bytes = message_size(self.step.policy) - mechanism.report_size
+        message_bytes, bits = mechanism.sent_size + age_bytes, mechanism.message_bits + 8 * age_bytes
         sizes = (costs.bytes + messages * message_bytes, costs.bits + messages * bits)
         self.costs = Costs(costs.people + n_participants, costs.messages + messages, *sizes)
 

@@ -61,6 +61,11 @@ class Mechanism(msgspec.Struct, frozen=True, dict=True, eq=False, forbid_unknown
         return self.message.itemsize
 
     @property
+    def sent_size(self) -> int:
+        """Size in bytes of what a participant sends as a message, without seals: a message, or its shares."""
+        return self.report_size
+
+    @property
     def messages(self) -> int:
         """Number of messages of a participant."""
         return 1

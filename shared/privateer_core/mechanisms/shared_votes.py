@@ -18,8 +18,11 @@ from privateer_core.primitives.contributions import BERNSTEIN, BITS, CellHits, K
 from privateer_core.primitives.public_coins import Layout
 from privateer_core.primitives.questions import KeyedHits, KeyedMeans
 from privateer_core.sampling.randomness import NoiseSource, RandomSource, round_shares_stochastically
-from privateer_core.vdaf.circuits import Circuit, encode_number, simplex
+from privateer_core.vdaf.circuits import encode_number, simplex
+from privateer_core.vdaf.prio3 import HISTOGRAM, Prio3
 
+_DIVIDED_VOTE: Final = 0xFFFF0001
+"""Codepoint of a circuit that is not of the draft: the cells of a vote that is divided sum up to its unit."""
 _LEVELS: Final = 255
 """Units of a vote that is divided among several cells: a number of a vote is a byte."""
 
@@ -31,7 +34,7 @@ def _vote_type(n_parts: int) -> np.dtype[Any]:
 class SharedVotes(Mechanism, frozen=True):
     """Base class of votes: the parts of a value are a vote in the cells of the participant's key and group.
 
-    A device sends the vote in shares, which prove that its numbers sum up to one vote (`circuit`). What two servers
+    A device sends the vote in shares, which prove that its numbers sum up to one vote (`prio3`). What two servers
     release is what `release` does with votes in the clear.
 
     Parameters
@@ -96,12 +99,22 @@ class SharedVotes(Mechanism, frozen=True):
         return self.n_parts / self.parts.count * self.server_noise.variance
 
     @cached_property
-    def circuit(self) -> Circuit:
-        """The validity circuit of a vote."""
-        return simplex(self.n_cells, self.unit)
+    def prio3(self) -> Prio3:
+        """Shares and proofs of votes: Prio3Histogram if a vote is undivided."""
+        return Prio3(simplex(self.n_cells, self.unit), HISTOGRAM if self.unit == 1 else _DIVIDED_VOTE)
+
+    @property
+    @override
+    def sent_size(self) -> int:
+        return self.prio3.report_bytes
+
+    @property
+    @override
+    def message_bits(self) -> int:
+        return 8 * self.sent_size
 
     def encode(self, reports: Records) -> list[list[int]]:
-        """Encode each vote as the circuit's bits."""
+        """Encode each vote as the bits of the circuit."""
         n_places, rows = self.layout.keys * self.layout.groups, []
         for place, parts in zip(self._locate_cells(reports).tolist(), reports["parts"].tolist(), strict=True):
             cells = range(place, self.n_cells - 1, n_places) if place >= 0 else (self.n_cells - 1,)

@@ -26,10 +26,10 @@ from privateer_core.primitives.questions import KeyedHits, KeyedMeans
 from privateer_core.sampling.randomness import SecureNoise
 from privateer_core.vdaf.batch import verify_many
 from privateer_core.vdaf.field import FIELD_128
-from privateer_core.vdaf.prio3 import Prio3
+from privateer_core.vdaf.prio3 import NONCE_BYTES
 from privateer_lab.simulation.scores import SeededNoise
 from tests.unit.vdaf.test_batch import is_accepted, make_reports
-from tests.unit.vdaf.votes import ALGORITHM, CONTEXT, KEY
+from tests.unit.vdaf.votes import CONTEXT, KEY, shard
 
 PROMISES = [(0.3, 1e-6), (1.0, 1e-6), (4.0, 1e-8)]
 PRIME = FIELD_128.modulus
@@ -128,8 +128,7 @@ def test_scores_have_twice_the_variance_of_a_curators() -> None:
 @pytest.mark.parametrize("mechanism", KINDS, ids=lambda kind: type(kind).__name__)
 def test_shares_of_votes_are_released_as_votes_in_the_clear(mechanism: SharedVotes) -> None:
     """Noise of 3 in 100,000 votes: rounding to units gives another count with probability below 1e-25."""
-    prio3, votes = Prio3(mechanism.circuit, ALGORITHM), list_votes(mechanism)
-    assert mechanism.circuit.field is FIELD_128
+    prio3, votes = mechanism.prio3, list_votes(mechanism)
     bits = [tuple(row) for row in mechanism.encode(votes)]
     double = tuple(max(pair) for pair in zip(bits[0], bits[-1], strict=True))
     batches = [
@@ -138,6 +137,8 @@ def test_shares_of_votes_are_released_as_votes_in_the_clear(mechanism: SharedVot
     ]
     accepted = [is_accepted(prio3, *batches, index) for index in range(len(votes) + 1)]
     assert accepted == [True] * len(votes) + [False], "planted: a device that votes twice"
+    report = shard(prio3, bits[0], bytes(NONCE_BYTES))
+    assert NONCE_BYTES + len(report.public) + sum(map(len, report.inputs)) == mechanism.sent_size
     noise = ServerNoise(scale=3e-5)
     shares = [noise.add_to_share(batch.add_up(accepted), mechanism.unit, SecureNoise()) for batch in batches]
     cells = join_shares(shares)

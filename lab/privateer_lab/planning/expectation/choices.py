@@ -26,6 +26,7 @@ from privateer_lab.planning.other_algorithms import (
 )
 from privateer_lab.planning.plans import (
     EPSILON_MAX,
+    MODELS,
     Refusal,
     Variant,
     make_variants,
@@ -146,8 +147,7 @@ def list_choices(
     baseline = VariedSpec("as it is", "as the spec says", Variant(spec.privacy.model, spec.privacy.bound, spec))
     if models or epsilons:
         usual = [spec.privacy.bound if spec.privacy.trust.promises else _DEFAULT_EPSILON]
-        promised = [name for name, row in TRUST.items() if row.promises]
-        variants, refused = try_promises(spec, models or promised, epsilons or usual)
+        variants, refused = try_promises(spec, models or MODELS, epsilons or usual)
         own_promise = spec.privacy.model, spec.privacy.bound
         others = [variant for variant in variants if (variant.model, variant.epsilon) != own_promise]
         return [baseline, *(VariedSpec("trust", _format_promise(variant), variant) for variant in others)], refused
@@ -157,14 +157,18 @@ def list_choices(
 
 
 def _format_promise(variant: Variant) -> str:
-    return f"{variant.model}, epsilon {variant.epsilon:g}" if math.isfinite(variant.epsilon) else "without privacy"
+    if not math.isfinite(variant.epsilon):
+        return "without privacy"
+    is_served = variant.spec.privacy.trust.is_served
+    return f"{variant.model}, epsilon {variant.epsilon:g}" + ("" if is_served else ", in simulation alone")
 
 
 def _vary_promise(spec: Spec) -> tuple[list[VariedSpec], list[Refusal]]:
     """Return variants with each trust model at the same epsilon, without privacy first, and with further epsilons."""
     privacy = spec.privacy
     epsilon = privacy.bound if privacy.trust.promises else _DEFAULT_EPSILON
-    other_rows = sorted((row for row in TRUST.values() if row != privacy.trust), key=lambda row: row.promises)
+    rows = (row for row in TRUST.values() if row != privacy.trust and row.is_served)
+    other_rows = sorted(rows, key=lambda row: row.promises)
     variants, refused = try_promises(spec, [row.name for row in other_rows], [epsilon])
     changes = [VariedSpec("trust", _format_promise(variant), variant) for variant in variants]
     if privacy.trust.promises:

@@ -218,3 +218,8 @@ def test_runs_that_gain_refute_that_people_tell_little_of_features() -> None:
 def test_specs_that_services_accept_have_no_warning(name: str) -> None:
     assert not any("refuse" in concern for concern in concerns_before_start(example(name)))
     assert check_admission(example(name), KnownLimits()) > 0
+
+
+def test_a_model_whose_protocol_services_lack_is_a_warning() -> None:
+    spec = make_variants(example("peaks-shuffle"), ["split"], [1.0])[0].spec
+    assert any("refuse this spec: privacy.model" in concern for concern in concerns_before_start(spec))

@@ -128,6 +128,12 @@ async def test_large_specs_are_refused(api: Api) -> None:
     assert_problem(await api.client.post("/experiments", content=b" " * 300_000, headers=toml), 413, "too-large")
 
 
+async def test_a_model_whose_protocol_services_lack_is_refused(api: Api) -> None:
+    answer = await api.create(SHUFFLED | {"privacy.model": "split"})
+    assert assert_problem(answer, 422, "spec-invalid")["field"] == "privacy.model"
+    assert (await api.client.get("/experiments")).json() == {"experiments": []}
+
+
 async def test_privacy_states_the_promise_round_by_round_and_certifies_it(api: Api) -> None:
     await api.create(SHUFFLED)
     record = (await api.client.get("/experiments/test/privacy")).json()
