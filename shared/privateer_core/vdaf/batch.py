@@ -79,7 +79,7 @@ class _Question:
     vote: bytes  # its share of the bits, encoded
     seeds: bytes  # its share of the wires' seeds, encoded
     factors: list[int]  # that join outputs
-    joint_numbers: list[int]
+    joint_randomness: bytes  # a number for each call that checks bits, encoded
     wire_basis: list[int]
     values: list[int]  # of the gadget's polynomial
     gadget: int
@@ -105,7 +105,7 @@ def _build_question(prio3: Prio3, key: bytes, context: bytes, party: int, report
     n_seed_bytes = circuit.n_wires * field.n_bytes
     values = complete(circuit, field.decode(proof[n_seed_bytes:]))
     gadget = sum(map(mul, gadget_basis, values)) % field.modulus
-    joint = prio3.joint_numbers(context, seed)
+    joint = prio3.joint_randomness(context, seed)
     return _Question(vote, proof[:n_seed_bytes], factors, joint, wire_basis, values, gadget, seed, part)
 
 
@@ -152,7 +152,7 @@ def _split(numbers: Limbs, length: int) -> Limbs:
 def _make_powers(circuit: Circuit, basis: Limbs, questions: Sequence[_Question]) -> Limbs:
     """Return each call's joint number to the powers from 1 on, times what the call counts at the point."""
     n_calls, length = circuit.n_bit_calls, circuit.chunk_length
-    power = limbs.to_limbs([question.joint_numbers for question in questions])
+    power = limbs.read_numbers(b"".join(question.joint_randomness for question in questions), n_calls)
     powers = np.empty((5, len(questions), n_calls, length), dtype=np.int64)
     powers[..., 0] = limbs.multiply(basis, power)
     n_made = 1

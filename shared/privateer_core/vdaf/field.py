@@ -10,19 +10,21 @@ import numpy as np
 from privateer_core.errors import Malformed
 from privateer_core.vdaf.turboshake import turboshake128
 
+_WORD_BYTES: Final = 8
+
 
 @dataclass(frozen=True)
 class PrimeField:
     """Whole numbers modulo a prime, encoded in little-endian order."""
 
     modulus: int
-    n_bytes: int  # of an encoded number
+    n_bytes: int  # of an encoded number: one word of 8 bytes, or two
     log_order: int  # the largest order of a root of unity is 2 to this power
     generator: int  # a root of that order
 
     def encode(self, vector: Sequence[int]) -> bytes:
         """Encode numbers below the modulus."""
-        return b"".join(number.to_bytes(self.n_bytes, "little") for number in vector)
+        return b"".join([number.to_bytes(self.n_bytes, "little") for number in vector])
 
     def decode(self, encoded: bytes) -> list[int]:
         """Decode numbers; `Malformed` if one is not below the modulus, or bytes are left."""
@@ -32,12 +34,8 @@ class PrimeField:
             raise Malformed("a number that is not of the field")
         return self._read(encoded)
 
-    def expand(self, message: bytes, length: int) -> list[int]:
-        """Hash a message to uniform numbers: those of the hash that are too large are left out."""
-        return self._read(self.expand_encoded(message, length))
-
-    def expand_encoded(self, message: bytes, length: int) -> bytes:
-        """Hash a message to numbers as `expand` does, and leave them encoded."""
+    def expand(self, message: bytes, length: int) -> bytes:
+        """Hash a message to uniform numbers, encoded: those of the hash that are too large are left out."""
         n_drawn = length
         while not self.is_encoded(stream := turboshake128(message, n_drawn * self.n_bytes)):
             vector = [number for number in self._read(stream) if number < self.modulus]
@@ -48,15 +46,17 @@ class PrimeField:
 
     def is_encoded(self, encoded: bytes) -> bool:
         """Tell whether all encoded numbers are below the modulus."""
-        n_words = self.n_bytes // 8
+        n_words = self.n_bytes // _WORD_BYTES
         highest_words = np.frombuffer(encoded, dtype="<u8")[n_words - 1 :: n_words]
         if int(highest_words.max(initial=0)) < self.modulus >> 64 * (n_words - 1):
             return True
         return max(self._read(encoded), default=0) < self.modulus
 
     def _read(self, encoded: bytes) -> list[int]:
-        size = self.n_bytes
-        return [int.from_bytes(encoded[start : start + size], "little") for start in range(0, len(encoded), size)]
+        words: list[int] = np.frombuffer(encoded, dtype="<u8").tolist()
+        if self.n_bytes == _WORD_BYTES:
+            return words
+        return [low | high << 64 for low, high in zip(words[::2], words[1::2], strict=True)]
 
     def roots(self, order: int) -> tuple[int, ...]:
         """Return the powers of the root of unity of an order, a power of 2, beginning with 1."""

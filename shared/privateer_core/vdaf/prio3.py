@@ -96,8 +96,10 @@ class Prio3:
             vote = [(bit - mask) % field.modulus for bit, mask in zip(vote, field.decode(encoded), strict=True)]
             parts.append(self.joint_part(context, party, blind, nonce, encoded))
         parts.insert(0, self.joint_part(context, 0, leader_blind, nonce, field.encode(vote)))
-        joint = self.joint_numbers(context, self.joint_seed(context, parts))
-        wires = self._expand(Usage.PROVE_RANDOMNESS, context, prove_seed, b"", circuit.n_wires * self.n_proofs)
+        joint = field.decode(self.joint_randomness(context, self.joint_seed(context, parts)))
+        wires = field.decode(
+            self._expand(Usage.PROVE_RANDOMNESS, context, prove_seed, b"", circuit.n_wires * self.n_proofs)
+        )
         proofs: list[int] = []
         for wire_seeds, numbers in zip(self._split(wires), self._split(joint), strict=True):
             proofs += prove(circuit, bits, wire_seeds, numbers)
@@ -120,7 +122,7 @@ class Prio3:
         vote, proofs = map(self.circuit.field.decode, (encoded, encoded_proofs))
         part = self.joint_part(context, party, blind, nonce, encoded)
         seed = self.joint_seed(context, self.replace_part(public, party, part))
-        joint = self.joint_numbers(context, seed)
+        joint = self.circuit.field.decode(self.joint_randomness(context, seed))
         verifiers: list[int] = []
         queries = self._split(self.query_numbers(key, context, nonce))
         for proof, numbers, joint_numbers in zip(self._split(proofs), queries, self._split(joint), strict=True):
@@ -175,22 +177,22 @@ class Prio3:
     def query_numbers(self, key: bytes, context: bytes, nonce: bytes) -> list[int]:
         """Derive what servers ask of a report: factors of the circuit's outputs, and a point, for each proof."""
         length = (self.circuit.n_factors + 1) * self.n_proofs
-        return self._expand(Usage.QUERY_RANDOMNESS, context, key, nonce, length)
+        return self.circuit.field.decode(self._expand(Usage.QUERY_RANDOMNESS, context, key, nonce, length))
 
-    def joint_numbers(self, context: bytes, seed: bytes) -> list[int]:
-        """Derive the joint randomness, a number for each call of each proof."""
+    def joint_randomness(self, context: bytes, seed: bytes) -> bytes:
+        """Derive the joint randomness, a number for each call of each proof, encoded."""
         return self._expand(Usage.JOINT_RANDOMNESS, context, seed, b"", self.circuit.n_bit_calls * self.n_proofs)
 
     def _expand_share(self, context: bytes, party: int, seed: bytes) -> bytes:
         message = self._message(Usage.MEASUREMENT_SHARE, context, seed, bytes([party]))
-        return self.circuit.field.expand_encoded(message, self.circuit.n_bits)
+        return self.circuit.field.expand(message, self.circuit.n_bits)
 
     def _expand_proofs(self, context: bytes, party: int, seed: bytes) -> bytes:
         length = self.circuit.proof_length * self.n_proofs
-        message = self._message(Usage.PROOF_SHARE, context, seed, bytes([self.n_proofs, party]))
-        return self.circuit.field.expand_encoded(message, length)
+        return self._expand(Usage.PROOF_SHARE, context, seed, bytes([party]), length)
 
-    def _expand(self, usage: Usage, context: bytes, seed: bytes, binder: bytes, length: int) -> list[int]:
+    def _expand(self, usage: Usage, context: bytes, seed: bytes, binder: bytes, length: int) -> bytes:
+        """Return numbers that are expanded from a seed, encoded."""
         message = self._message(usage, context, seed, bytes([self.n_proofs]) + binder)
         return self.circuit.field.expand(message, length)
 

@@ -96,6 +96,11 @@ def test_choices_change_one_thing_each() -> None:
     assert [choice.spec.experiment.horizon for choice in choices if choice.kind == "people"] == [1500, 6000]
 
 
+def test_a_model_that_no_service_runs_is_compared_where_it_is_asked_for_and_says_so() -> None:
+    choices, _ = list_choices(spec_of(SHUFFLE | {"experiment.round_size": 1000}), models=["split"])
+    assert [choice.change for choice in choices if choice.kind == "trust"] == ["split, epsilon 1, in simulation alone"]
+
+
 def row(value: float, **other: Any) -> ExpectedRow:
     fields: dict[str, Any] = {
         "kind": "as it is",
