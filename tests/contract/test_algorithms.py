@@ -107,7 +107,7 @@ def test_every_rounds_policy_checks_and_its_terms_verify(spec, turns):
         turn.policy.check(spec)
         assert turn.policy.terms.batch_size == turn.step.batch_size > 0
         facts = facts_of(spec, turn.step)
-        if not spec.privacy.trust.simulated:
+        if not spec.privacy.trust.is_simulated:
             verify(turn.policy.terms, spec, turn.policy.cohort, facts, WIDE)
             assert turn.policy.terms.keeps_promise
         else:
@@ -219,7 +219,7 @@ def test_rounds_after_the_horizon_take_late_reports(spec, turns):
     over = learner_for(spec).open_next_round(turns[-1].state, 99, 9)
     drained = Schedule(spec).open_drain_round(over, 9)
     drained.policy.check(spec)
-    if drained.batch_size and not spec.privacy.trust.simulated:
+    if drained.batch_size and not spec.privacy.trust.is_simulated:
         verify(drained.policy.terms, spec, drained.policy.cohort, facts_of(spec, drained), WIDE)
 
 
@@ -265,7 +265,7 @@ def test_another_experiment_begins_with_what_was_learned_or_refuses(spec, turns)
             continue
         step = learner.open_next_round(state, 1, 9)
         step.policy.check(after)
-        if step.batch_size and not after.privacy.trust.simulated:
+        if step.batch_size and not after.privacy.trust.is_simulated:
             verify(step.policy.terms, after, step.policy.cohort, facts_of(after, step), WIDE)
 
 

@@ -35,7 +35,7 @@ PUBLIC = KEY.public_key().public_bytes_raw()
 
 def with_gain_round(spec: Any) -> Any:
     """The spec with people who measure the gain; None where that cannot be."""
-    chooses = isinstance(spec, ArmsSpec) and spec.capabilities.further_questions and not spec.privacy.trust.simulated
+    chooses = isinstance(spec, ArmsSpec) and spec.capabilities.further_questions and not spec.privacy.trust.is_simulated
     if not chooses or spec.experiment.reports_per_person > 1 or spec.sources or spec.privacy.tiers:
         return None
     data = spec.model_dump(mode="json", exclude_none=True)

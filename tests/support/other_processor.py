@@ -45,7 +45,7 @@ def _record(spec: Spec, row: Row) -> Any:
 def verify(name: str, document: dict[str, Any]) -> None:
     """Take part in the round as a device, and verify the records as an auditor: raises what either refuses."""
     spec = specs()[name]
-    is_simulated = spec.privacy.trust.simulated
+    is_simulated = spec.privacy.trust.is_simulated
     publication = base64.b64decode(document["publication"])
     followed = Participation(publication, spec.name, LIMITS, is_paused=is_simulated)
     columns = np.full((1, spec.dimension), 0.25)

@@ -43,7 +43,7 @@ from privateer_lab.audit.law import Scores
 from privateer_lab.audit.sealed_reports import SINGLE_REPORT_MODEL, audit_spec, open_audit_round
 from privateer_lab.audit.watched_services import Exchange, serve_watched
 
-SERVED: Final = tuple(row.name for row in TRUST.values() if not row.simulated)
+SERVED: Final = tuple(row.name for row in TRUST.values() if not row.is_simulated)
 """Trust models that services run."""
 _CONTEXT, _REWARD = 0.377_190_542, 0.918_273_645
 """Values that no message or log may contain."""

@@ -68,7 +68,7 @@ def policy(
     """
     source = what.policy if isinstance(what, Simulated | Replayed) else what
     loaded = source if isinstance(source, LoadedPolicy) else policy_of(source)
-    return draw_map(loaded.spec, loaded.at, x, y)
+    return draw_map(loaded.spec, loaded.shares_at, x, y)
 
 
 def regret(what: Simulated | Planned) -> Picture:

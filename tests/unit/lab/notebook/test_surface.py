@@ -150,7 +150,7 @@ def test_contexts_are_read_as_devices_read_them() -> None:
     with pytest.raises(SpecError, match="row 1, column 'sun' of the frame has no value"):
         simulated.policy.shares(garden | {"sun": [np.nan]})
     levels = lab.simulate("examples/levels-shuffle.toml", users=2000, seeds=1).policy
-    assert np.allclose(levels.at(np.zeros((3, levels.spec.dimension))).sum(axis=1), 1)
+    assert np.allclose(levels.shares_at(np.zeros((3, levels.spec.dimension))).sum(axis=1), 1)
 
 
 def test_specs_are_built_from_files_texts_and_tables() -> None:
