@@ -103,7 +103,7 @@ def _build_question(prio3: Prio3, key: bytes, context: bytes, party: int, report
     *factors, point = prio3.query_numbers(key, context, report.nonce)
     wire_basis, gadget_basis = lagrange_bases(circuit, point)
     n_seed_bytes = circuit.n_wires * field.n_bytes
-    values = complete(circuit, field.decode(proof[n_seed_bytes:]))
+    values = complete(circuit, field.read(proof[n_seed_bytes:]))
     gadget = sum(map(mul, gadget_basis, values)) % field.modulus
     joint = prio3.joint_randomness(context, seed)
     return _Question(vote, proof[:n_seed_bytes], factors, joint, wire_basis, values, gadget, seed, part)
@@ -175,5 +175,7 @@ def _check_linearly(circuit: Circuit, votes: Limbs) -> list[list[int]]:
 def _aggregate(circuit: Circuit, votes: Limbs) -> Limbs:
     """Return each report's shares of what is added up."""
     width = len(circuit.output_weights)
+    if circuit.output_weights == (1,):
+        return votes[..., : circuit.n_outputs]
     bits = votes[..., : width * circuit.n_outputs].reshape(5, -1, circuit.n_outputs, width)
     return limbs.fold(np.einsum("lnow,w->lno", bits, np.array(circuit.output_weights, dtype=np.int64)))

@@ -7,7 +7,6 @@ from typing import Final
 
 import numpy as np
 
-from privateer_core.errors import Malformed
 from privateer_core.vdaf.turboshake import turboshake128
 
 _WORD_BYTES: Final = 8
@@ -26,19 +25,11 @@ class PrimeField:
         """Encode numbers below the modulus."""
         return b"".join([number.to_bytes(self.n_bytes, "little") for number in vector])
 
-    def decode(self, encoded: bytes) -> list[int]:
-        """Decode numbers; `Malformed` if one is not below the modulus, or bytes are left."""
-        if len(encoded) % self.n_bytes:
-            raise Malformed("a vector of another length")
-        if not self.is_encoded(encoded):
-            raise Malformed("a number that is not of the field")
-        return self._read(encoded)
-
     def expand(self, message: bytes, length: int) -> bytes:
         """Hash a message to uniform numbers, encoded: those of the hash that are too large are left out."""
         n_drawn = length
         while not self.is_encoded(stream := turboshake128(message, n_drawn * self.n_bytes)):
-            vector = [number for number in self._read(stream) if number < self.modulus]
+            vector = [number for number in self.read(stream) if number < self.modulus]
             if len(vector) >= length:
                 return self.encode(vector[:length])
             n_drawn += length - len(vector)
@@ -50,9 +41,10 @@ class PrimeField:
         highest_words = np.frombuffer(encoded, dtype="<u8")[n_words - 1 :: n_words]
         if int(highest_words.max(initial=0)) < self.modulus >> 64 * (n_words - 1):
             return True
-        return max(self._read(encoded), default=0) < self.modulus
+        return max(self.read(encoded), default=0) < self.modulus
 
-    def _read(self, encoded: bytes) -> list[int]:
+    def read(self, encoded: bytes) -> list[int]:
+        """Decode numbers that were checked before."""
         words: list[int] = np.frombuffer(encoded, dtype="<u8").tolist()
         if self.n_bytes == _WORD_BYTES:
             return words

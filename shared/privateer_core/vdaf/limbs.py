@@ -54,7 +54,7 @@ def to_integers(limbs: Limbs) -> list[list[int]]:
     words = np.empty((*reduced.shape[1:], 2), dtype="<u8")
     words[..., 0] = unsigned[0] | unsigned[1] << np.uint64(26) | unsigned[2] << np.uint64(52)
     words[..., 1] = unsigned[2] >> np.uint64(12) | unsigned[3] << np.uint64(14) | unsigned[4] << np.uint64(40)
-    return [FIELD_128.decode(row.tobytes()) for row in words]
+    return [FIELD_128.read(row.tobytes()) for row in words]
 
 
 def multiply(left: Limbs, right: Limbs) -> Limbs:
@@ -122,10 +122,10 @@ def _carry_within(limbs: Limbs) -> Limbs:
 def _carry(limbs: Limbs) -> Limbs:
     """Give each limb 26 bits, and what is left to another at the end."""
     carried = np.empty((len(limbs) + 1, *limbs.shape[1:]), dtype=np.int64)
-    rest: Limbs | int = 0
-    for place, limb in enumerate(limbs):
-        total = limb + rest
-        carried[place] = total & _MASK
-        rest = total >> _BITS
-    carried[-1] = rest
+    carried[:-1], carried[-1] = limbs, 0
+    rest = np.empty(limbs.shape[1:], dtype=np.int64)
+    for place in range(len(limbs)):
+        np.right_shift(carried[place], _BITS, out=rest)
+        carried[place] &= _MASK
+        carried[place + 1] += rest
     return carried

@@ -93,18 +93,18 @@ class Prio3:
         vote, parts = list(bits), []
         for party, (seed, blind) in enumerate(zip(shares, blinds, strict=True), start=1):
             encoded = self._expand_share(context, party, seed)
-            vote = [(bit - mask) % field.modulus for bit, mask in zip(vote, field.decode(encoded), strict=True)]
+            vote = [(bit - mask) % field.modulus for bit, mask in zip(vote, field.read(encoded), strict=True)]
             parts.append(self.joint_part(context, party, blind, nonce, encoded))
         parts.insert(0, self.joint_part(context, 0, leader_blind, nonce, field.encode(vote)))
-        joint = field.decode(self.joint_randomness(context, self.joint_seed(context, parts)))
-        wires = field.decode(
+        joint = field.read(self.joint_randomness(context, self.joint_seed(context, parts)))
+        wires = field.read(
             self._expand(Usage.PROVE_RANDOMNESS, context, prove_seed, b"", circuit.n_wires * self.n_proofs)
         )
         proofs: list[int] = []
         for wire_seeds, numbers in zip(self._split(wires), self._split(joint), strict=True):
             proofs += prove(circuit, bits, wire_seeds, numbers)
         for party, seed in enumerate(shares, start=1):
-            share = field.decode(self._expand_proofs(context, party, seed))
+            share = field.read(self._expand_proofs(context, party, seed))
             proofs = [(number - mask) % field.modulus for number, mask in zip(proofs, share, strict=True)]
         leader = field.encode(vote) + field.encode(proofs) + leader_blind
         helpers = (seed + blind for seed, blind in zip(shares, blinds, strict=True))
@@ -119,10 +119,10 @@ class Prio3:
         nonces, tell the vote.
         """
         encoded, encoded_proofs, blind = self.read_share(context, party, share)
-        vote, proofs = map(self.circuit.field.decode, (encoded, encoded_proofs))
+        vote, proofs = map(self.circuit.field.read, (encoded, encoded_proofs))
         part = self.joint_part(context, party, blind, nonce, encoded)
         seed = self.joint_seed(context, self.replace_part(public, party, part))
-        joint = self.circuit.field.decode(self.joint_randomness(context, seed))
+        joint = self.circuit.field.read(self.joint_randomness(context, seed))
         verifiers: list[int] = []
         queries = self._split(self.query_numbers(key, context, nonce))
         for proof, numbers, joint_numbers in zip(self._split(proofs), queries, self._split(joint), strict=True):
@@ -177,7 +177,7 @@ class Prio3:
     def query_numbers(self, key: bytes, context: bytes, nonce: bytes) -> list[int]:
         """Derive what servers ask of a report: factors of the circuit's outputs, and a point, for each proof."""
         length = (self.circuit.n_factors + 1) * self.n_proofs
-        return self.circuit.field.decode(self._expand(Usage.QUERY_RANDOMNESS, context, key, nonce, length))
+        return self.circuit.field.read(self._expand(Usage.QUERY_RANDOMNESS, context, key, nonce, length))
 
     def joint_randomness(self, context: bytes, seed: bytes) -> bytes:
         """Derive the joint randomness, a number for each call of each proof, encoded."""
