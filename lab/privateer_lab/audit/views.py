@@ -219,7 +219,7 @@ def attack_releases(target: Target) -> Sampler:
 
 
 def attack_shares(target: Target) -> Sampler:
-    """Attack releases of two servers as one of them, which knows its own noise and the votes of all others.
+    """Attack releases of two servers as a server, which knows its own noise and all votes but the target's.
 
     What is left is the other server's share of a release: the target's vote with that server's noise.
     """
@@ -250,7 +250,7 @@ def attack_shares(target: Target) -> Sampler:
 
 
 def add_servers_noise(mechanism: SharedVotes, votes: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return votes, in units, with the noise that one server adds to its share of them, in steps."""
+    """Return votes, in units, with the noise that a server adds to its share, in steps."""
     share = mechanism.server_noise.add_to_share(votes.ravel().tolist(), mechanism.unit, SecureNoise())
     return join_shares([share]).reshape(votes.shape)
 

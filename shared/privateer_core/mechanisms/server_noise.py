@@ -30,7 +30,7 @@ DISTANCE: Final = 2
 
 
 class ServerNoise(msgspec.Struct, frozen=True, dict=True):
-    """Noise of one server in each cell of a vote; two servers have independent noise of one scale.
+    """Noise of a server in each cell of a vote; two servers have independent noise of the same scale.
 
     Parameters
     ----------
