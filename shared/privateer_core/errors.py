@@ -48,7 +48,7 @@ class PluginError(SpecError):
 
 
 class InputError(PrivateerError):
-    """The device cannot use a context or reward. The message names the feature, never its value."""
+    """The device cannot use a context, a reward or an argument. The message names the field, never its value."""
 
     slug, title, status = "input-invalid", "Invalid input", 422
 

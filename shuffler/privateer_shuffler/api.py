@@ -155,7 +155,9 @@ def build_openapi_document() -> dict[str, Any]:
             "Show the token keys of an experiment.", "token_keys", keys, errors.NotFound, **named
         ),
         "/keys": get("Show the key that signs batches.", "keys", openapi.describe_answer("SigningKey", "The key.")),
-        "/limits": get("Show the shuffler's limits.", "limits", openapi.describe_answer("ShufflerLimits", "They.")),
+        "/limits": get(
+            "Show the shuffler's limits.", "limits", openapi.describe_answer("ShufflerLimits", "The limits.")
+        ),
         "/held": get("Show what is held.", "held", openapi.describe_answer("HeldRounds", "In tenths of a batch.")),
     }
     readiness = "Say whether reports can be held and sent on."

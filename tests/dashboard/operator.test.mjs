@@ -116,7 +116,7 @@ test("what became of it, and what is wrong, is a sentence with a way on", () => 
   assert.match(describeOutcome(EXTEND, "x", { changed: true, waiting: [{ action: "extend" }] }), /next version/);
   assert.equal(describeOutcome(PAUSE, "x", { changed: true, waiting: [{ action: "extend" }] }), "x is paused.");
   assert.match(describeOutcome(PAUSE, "x", { changed: false, waiting: [] }), /Nothing changed/);
-  assert.match(describeOutcome(PAUSE, "x", { changed: true, given_up: true, waiting: [] }), /round that was open is given up, with what came in it/);
+  assert.match(describeOutcome(PAUSE, "x", { changed: true, round_given_up: true, waiting: [] }), /round that was open is given up, with what came in it/);
   assert.match(describeTrouble({ status: 401, problem: {} }, ""), /token is wrong.*still here/s);
   assert.match(describeTrouble({}, "it was done"), /not known whether it was done.*Send it again/s);
   assert.equal(describeTrouble({ status: 422, problem: { field: "privacy.epsilon", detail: "must be positive", remedy: "raise it" } }, ""), "privacy.epsilon: must be positive. Raise it.");

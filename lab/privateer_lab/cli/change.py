@@ -99,7 +99,7 @@ def _format_remark(response: dict[str, Any]) -> str:
         return "; nothing changed"
     pending = ", ".join(row["action"] for row in response["waiting"])
     remark = f"; with the next version: {pending}" if pending else ""
-    return f"{remark}; the open round was given up, with what came in it" if response.get("given_up") else remark
+    return f"{remark}; the open round was given up, with what came in it" if response.get("round_given_up") else remark
 
 
 def log(name: Name, token: Token = None, admin_url: AdminUrl = ADMIN_URL, as_json: Json = False) -> None:

@@ -137,7 +137,7 @@ class IssuerProcess(NamedTuple):
     def token_settings(self, data: Path, url: str) -> dict[str, str]:
         """Return the additional settings of a service at a URL that checks upload tokens."""
         return {
-            "PRIVATEER_TOKENS": "required",
+            "PRIVATEER_UPLOAD_TOKENS": "required",
             "PRIVATEER_TOKEN_KEYS": str(data / "tokens"),
             "PRIVATEER_TOKEN_ORIGIN": url.removeprefix("http://"),
         }

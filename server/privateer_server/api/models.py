@@ -19,7 +19,7 @@ from privateer_server.experiments.changes import Verb
 M = TypeVar("M", bound=BaseModel)
 
 
-class PublicKey(BaseModel):
+class SealingKey(BaseModel):
     """The public key to which the reports of an open round are sealed (X25519, hex)."""
 
     experiment: str
@@ -101,14 +101,14 @@ class Log(BaseModel):
 class Changed(BaseModel):
     """An experiment after a change: how it stands, whether that changed anything, and what waits for the open round.
 
-    ``given_up``: the round that was open ended with the change, and nothing of what came in it is learned from.
+    ``round_given_up``: the round that was open ended with the change, and nothing of what came in it is learned from.
     """
 
     experiment: str
     status: Status
     version: int
     changed: bool
-    given_up: bool
+    round_given_up: bool
     waiting: list[LogEntry]
 
 

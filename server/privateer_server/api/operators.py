@@ -32,8 +32,8 @@ from privateer_core.serving.logs import BUILD, log_event, trace
 from privateer_core.serving.write_health import WriteHealth, free_bytes
 from privateer_server.admin_tokens import AdminTokens
 from privateer_server.admin_tokens import Scope as TokenScope
-from privateer_server.api.models import PublicKey
-from privateer_server.api.views import build_public_key
+from privateer_server.api.models import SealingKey
+from privateer_server.api.views import build_sealing_key
 from privateer_server.data import Data
 from privateer_server.experiments.catalog import Experiments
 from privateer_server.intake.intake import Intake
@@ -178,16 +178,16 @@ def operations_router(
         gauges.refresh()
         return Response(metrics.export_text(), media_type=CONTENT_TYPE_LATEST)
 
-    @router.get("/limits", responses=describe_answer("ServerLimits", "They."))
+    @router.get("/limits", responses=describe_answer("ServerLimits", "The limits."))
     def limits() -> Response:
         """Show the server's limits: what it creates no experiment beyond."""
         return json_response(experiments.limits, 200)
 
     @router.get("/keys", responses=describe_refusals(Unavailable))
-    async def keys() -> dict[str, list[PublicKey]]:
+    async def keys() -> dict[str, list[SealingKey]]:
         """List the public keys to which reports of open rounds are sealed (X25519, hex)."""
         rounds = [experiment.current.round for experiment in experiments]
-        return {"keys": [build_public_key(facts) for facts in rounds if facts.batch_size]}
+        return {"keys": [build_sealing_key(facts) for facts in rounds if facts.batch_size]}
 
     return router
 
@@ -210,7 +210,7 @@ class Backups:
         completed_text = "When a backup was complete last; 0: none was."
         for name, text, read_value in (
             ("last_backup_timestamp_seconds", completed_text, lambda: self._last.completed),
-            ("last_backup_seconds", "How long that took.", lambda: self._last.seconds),
+            ("last_backup_duration_seconds", "How long that took.", lambda: self._last.seconds),
             ("last_backup_bytes", "Its size.", lambda: self._last.bytes),
             ("last_backup_failed", "1 if the last backup that was begun did not complete.", self._has_failed),
         ):

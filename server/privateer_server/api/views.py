@@ -59,10 +59,10 @@ def build_details(experiment: Experiment) -> models.Details:
     )
 
 
-def build_public_key(facts: Round) -> models.PublicKey:
-    """Return the public key of an open round."""
+def build_sealing_key(facts: Round) -> models.SealingKey:
+    """Return the public key to which reports of an open round are sealed."""
     round_fields = _select(facts, ("experiment", "version"))
-    return models.PublicKey(**round_fields, public_key=facts.public_key.hex(), key_id=facts.key_id.hex())
+    return models.SealingKey(**round_fields, public_key=facts.public_key.hex(), key_id=facts.key_id.hex())
 
 
 def build_policy(publication: bytes) -> models.PublishedPolicy:
@@ -164,7 +164,7 @@ def build_change_result(experiment: Experiment, lines: list[LogLine], outcome: C
     """Return the result of a change, with all pending changes."""
     pending = [_build_log_entry(line) for line in lines if line.since is None]
     response_fields = _select(experiment.current.round, ("experiment", "version"))
-    response_fields |= {"status": experiment.status, "changed": outcome.is_new, "given_up": outcome.is_given_up}
+    response_fields |= {"status": experiment.status, "changed": outcome.is_new, "round_given_up": outcome.is_given_up}
     return models.Changed(**response_fields, waiting=pending)
 
 

@@ -138,6 +138,7 @@ _RENAMED: Final = {
     "PRIVATEER_OPENERS": "PRIVATEER_DECRYPT_WORKERS",
     "PRIVATEER_ORIGIN": "PRIVATEER_TOKEN_ORIGIN",
     "PRIVATEER_ORIGINS": "PRIVATEER_CORS_ORIGINS",
+    "PRIVATEER_TOKENS": "PRIVATEER_UPLOAD_TOKENS",
 }
 """Variables of before: a server that ignored the old name of its key would make another key."""
 
@@ -268,7 +269,7 @@ class TokenSettings(Settings):
 
     required: Annotated[bool, from_text(_parse_required), DefaultText("`off`")] = Field(
         default=False,
-        validation_alias="PRIVATEER_TOKENS",
+        validation_alias="PRIVATEER_UPLOAD_TOKENS",
         description="`required`: reports come with [upload tokens](tokens.md), but those of trusted senders",
     )
     keys: str = Field(

@@ -214,8 +214,8 @@ def test_the_token_page_has_the_keys_and_the_origin(at: Gate) -> None:
 @pytest.mark.parametrize(
     ("name", "variables"),
     [
-        ("PRIVATEER_TOKENS", {"PRIVATEER_TOKENS": "yes"}),
-        ("PRIVATEER_TOKEN_KEYS", {"PRIVATEER_TOKENS": "required"}),
+        ("PRIVATEER_UPLOAD_TOKENS", {"PRIVATEER_UPLOAD_TOKENS": "yes"}),
+        ("PRIVATEER_TOKEN_KEYS", {"PRIVATEER_UPLOAD_TOKENS": "required"}),
         ("PRIVATEER_TOKEN_ORIGIN", {"PRIVATEER_TOKEN_ORIGIN": "https://shuffler.example"}),
         ("PRIVATEER_TOKEN_ORIGIN", {"PRIVATEER_TOKEN_ORIGIN": ","}),
     ],

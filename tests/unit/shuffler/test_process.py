@@ -167,7 +167,7 @@ def test_two_issuers_of_one_experiment_are_one_line_and_exit_code_2(monkeypatch,
         (tmp_path / f"{name}.json").write_bytes(keys.encode())
     monkeypatch.setattr("sys.argv", ["privateer-shuffler"])
     monkeypatch.setenv("PRIVATEER_DATA", str(tmp_path / "data"))
-    monkeypatch.setenv("PRIVATEER_TOKENS", "required")
+    monkeypatch.setenv("PRIVATEER_UPLOAD_TOKENS", "required")
     monkeypatch.setenv("PRIVATEER_TOKEN_KEYS", str(tmp_path))
     with pytest.raises(SystemExit) as caught:
         main()

@@ -64,7 +64,7 @@ def test_all_settings_can_be_set():
         "PRIVATEER_ADMIN_PORT": "9003",
         "PRIVATEER_SENDER_KEYS": "keys:more/one.pub",
         "PRIVATEER_SERVER_CA": "/ca.pem",
-        "PRIVATEER_TOKENS": "required",
+        "PRIVATEER_UPLOAD_TOKENS": "required",
         "PRIVATEER_TOKEN_KEYS": "/trusted",
         "PRIVATEER_TOKEN_ORIGIN": "shuffle.example, other.example:8443",
         "PRIVATEER_CORS_ORIGINS": "https://shop.example",

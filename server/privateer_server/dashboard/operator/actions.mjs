@@ -39,7 +39,7 @@ export function describeOutcome(action, name, answer) {
   if (action.id === "clone") return `${answer.name} is created.`;
   if (answer.changed === false) return `Nothing changed: it was so before.`;
   const pendingNote = answer.waiting?.some((line) => line.action === action.id) ? " It holds from the next version on, when the open round is over." : "";
-  const lossNote = answer.given_up ? " The round that was open is given up, with what came in it." : "";
+  const lossNote = answer.round_given_up ? " The round that was open is given up, with what came in it." : "";
   return `${name} ${action.done}.${pendingNote}${lossNote}`;
 }
 

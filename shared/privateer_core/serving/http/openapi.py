@@ -206,7 +206,7 @@ def describe_service(
     structs: the answer types of its other pages.
     """
     _, schemas = msgspec.json.schema_components((*structs, ServiceStatus, Build), ref_template=REF)
-    status, build = describe_answer("ServiceStatus", "It is so."), describe_answer("Build", "It.")
+    status, build = describe_answer("ServiceStatus", "The status."), describe_answer("Build", "Version and commit.")
     metrics = describe_content("Counts.", "text/plain", {"type": "string"})
     operations = {
         "/healthz": {"get": describe_page("Say that the process answers.", "health", status, describe_refusals())},

@@ -193,7 +193,7 @@ def test_spent_tokens_are_looked_for_where_reports_come_with_tokens(required, ha
     (folder / "shuffler.key").touch(0o600)
     if has_tokens:
         spend(tmp_path)
-    settings = {"PRIVATEER_TOKENS": "required", "PRIVATEER_TOKEN_KEYS": str(tmp_path)} if required else {}
+    settings = {"PRIVATEER_UPLOAD_TOKENS": "required", "PRIVATEER_TOKEN_KEYS": str(tmp_path)} if required else {}
     checkup = examine_shuffler(read_settings({"PRIVATEER_DATA": str(folder), **settings}))
     assert [check.level.name.lower() for check in checkup.checks if check.check == "spent tokens"] == levels
 

@@ -129,10 +129,10 @@ async def test_the_last_backup_is_in_the_metrics_also_after_a_restart(settings, 
     clock = Hands()
     began = clock.now()
     async with serving(create_app(settings, clock)) as client:
-        assert await metrics(client) == {"timestamp_seconds": 0, "seconds": 0, "bytes": 0, "failed": 0}
+        assert await metrics(client) == {"timestamp_seconds": 0, "duration_seconds": 0, "bytes": 0, "failed": 0}
         answer = await client.get("/backup", headers=ADMIN)
         assert int(answer.headers["content-length"]) == len(answer.content)
-        expected = {"timestamp_seconds": began, "seconds": 0, "bytes": len(answer.content), "failed": 0}
+        expected = {"timestamp_seconds": began, "duration_seconds": 0, "bytes": len(answer.content), "failed": 0}
         assert await metrics(client) == expected
     assert [record.getMessage() for record in caplog.records] == ["backup fetched"]
     async with serving(create_app(settings, clock)) as client:
@@ -201,7 +201,7 @@ async def test_a_clock_set_back_during_a_backup_does_not_change_the_gauges(is_co
         monkeypatch.setattr(copying, "_write_copy", writing)
         assert (await client.get("/backup", headers=ADMIN)).status_code == (200 if is_complete else 503)
         gauges = await metrics(client)
-        assert (gauges["failed"], gauges["seconds"]) == (0 if is_complete else 1, 0)
+        assert (gauges["failed"], gauges["duration_seconds"]) == (0 if is_complete else 1, 0)
         assert gauges["timestamp_seconds"] == first["timestamp_seconds"] - (3600 if is_complete else 0)
     async with serving(create_app(settings, clock)) as client:
         assert await metrics(client) == gauges

@@ -34,7 +34,7 @@ async def test_a_pause_invites_no_participants_and_waits_for_reports_in_flight(a
     assert len(await arms_played(api)) == 1
     answer = await make_change(api, "resume")
     # The round that ended asked nobody: it was the pause's own.
-    assert answer | {"status": "open", "version": 3, "given_up": False} == answer
+    assert answer | {"status": "open", "version": 3, "round_given_up": False} == answer
     assert await asks(api)
     assert (await report(api, 20)).json()["accepted"] == 20
     assert (await api.client.get("/experiments/test/state")).json()["answer"]["people"] == 40
@@ -209,7 +209,7 @@ async def test_retiring_an_arm_at_once_closes_the_round(api: Api) -> None:
     first = await api.publication()
     await report(api, 7)
     answer = await make_change(api, "retire-arm", {"arm": "a", "seconds": 0})
-    assert (answer["version"], answer["waiting"], answer["given_up"]) == (2, [], False)
+    assert (answer["version"], answer["waiting"], answer["round_given_up"]) == (2, [], False)
     assert await arms_played(api) == {"b", "c"}
     assert_problem(await report(api, 1, first, seed=3), 409, "round-closed")
     assert (await api.facts())["accepted"] == 7
