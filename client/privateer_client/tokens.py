@@ -173,7 +173,7 @@ class Tokens:
         self._token_store.store_signed(pending, token)
 
     def _read_signature(self, answer: EndpointAnswer | None, pending: PendingToken) -> bytes:
-        """Return the signature in an answer; raise why there is none, and drop a token that was refused."""
+        """Return the signature in an answer; raise the reason if it is missing, and drop a token that was refused."""
         if answer is not None and answer.status == _OK:
             return answer.body
         slug = "" if answer is None else read_slug(answer.body)

@@ -67,7 +67,7 @@ def _import_class(path: str) -> Any:
 
 
 def _call(label: str, function: Callable[..., Any], *arguments: Any) -> Any:
-    """Call somebody's function; its errors become a refusal that names it."""
+    """Call a user's function; refuse the function, by its label, if it raises an error."""
     try:
         return function(*arguments)
     except Exception as error:

@@ -259,7 +259,7 @@ def open_table(
 
 
 def _starts_with(path: Path, prefix: bytes) -> bool:
-    """Tell whether a file starts with these bytes; one that cannot be read does not."""
+    """Tell whether a file starts with these bytes; false if it cannot be read."""
     try:
         with path.open("rb") as file:
             return file.read(len(prefix)) == prefix

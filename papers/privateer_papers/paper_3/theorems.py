@@ -174,7 +174,7 @@ _CLAIMS: Final = SlopeClaims(
 
 
 def _remark(rows: Rows) -> list[str]:
-    """Say what slopes are of, and from which epsilon Lemma 4 says something."""
+    """Explain which figures the slopes fit, and from which epsilon Lemma 4 applies."""
     return [
         *_CLAIMS.remarks(rows),
         f"Lemma 4 asks that lambda be at most {LEMMA.max_threshold:.2g} for the smallest coefficient to be seen, and "
@@ -185,7 +185,7 @@ def _remark(rows: Rows) -> list[str]:
 
 
 def _compare(rows: Rows) -> list[TableLine]:
-    """List the slopes of each panel, and the epsilon from which Lemma 4 says something."""
+    """List the slopes of each panel, and the epsilon from which Lemma 4 applies."""
     lemma = TableLine("epsilon from which Lemma 4 says something", "any", f"{LEMMA.epsilon:,.0f}", "")
     return [*_CLAIMS.compare(rows), lemma]
 

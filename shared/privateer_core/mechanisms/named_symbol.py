@@ -231,7 +231,7 @@ class NamedSymbol(LocalSymbol, frozen=True, tag="named-symbol", omit_defaults=Tr
 
 
 def level_steps(question: KeyedHits) -> tuple[tuple[float, int], ...]:
-    """Return pairs of a local epsilon and the number of levels that values have from it on; none for bits.
+    """Return pairs of a local epsilon and the number of levels of values at that and larger ones; empty for bits.
 
     Reports have the information on J keys at an epsilon that they have on a single key at epsilon - log J. Values whose
     mean is close to a bound are mostly next to it, and need a larger epsilon.

@@ -95,7 +95,7 @@ def _try_to_ask(prio3: Prio3, key: bytes, context: bytes, party: int, report: Re
 
 
 def _build_question(prio3: Prio3, key: bytes, context: bytes, party: int, report: Report) -> _Question:
-    """Read a report, and compute what is asked of it; `Malformed` if it is none."""
+    """Parse a report, and compute the server's question about it; `Malformed` for other bytes."""
     circuit, field = prio3.circuit, prio3.circuit.field
     vote, proof, blind = prio3.read_share(context, party, report.share)
     part = prio3.joint_part(context, party, blind, report.nonce, vote)

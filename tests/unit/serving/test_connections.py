@@ -60,7 +60,7 @@ async def test_a_connection_that_idles_again_is_the_youngest() -> None:
     assert [connection.dropped for connection in (first, second, third)] == [False, True, False]
 
 
-async def test_overdue_connections_are_closed_and_the_table_rests_when_empty() -> None:
+async def test_overdue_connections_are_dropped_and_leave_the_table() -> None:
     table = Connections(10)
     late, early = FakeConnection(table), FakeConnection(table)
     table.enter(late)

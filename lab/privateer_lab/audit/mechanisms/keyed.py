@@ -159,7 +159,7 @@ def response_part(
 
 
 def _symbol_parts() -> list[MechanismPart]:
-    """Build the tests of the symbol's sampler for people with and without something to tell."""
+    """Build the tests of the symbols' samplers, for opposite rewards and for participants without a key."""
     return [
         symbol_part("one of 2 symbols", SignedSymbol(LAYOUT, 1.0, 1, False), OPPOSITE_REWARDS),
         symbol_part("one of 9 symbols", SignedSymbol(LAYOUT, 2.0, 4, True), OPPOSITE_REWARDS),

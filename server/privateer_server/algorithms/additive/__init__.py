@@ -8,5 +8,5 @@ __all__ = ["AdditiveLearner", "LevelsFirstLearner", "learner_of"]
 
 
 def learner_of(spec: AdditiveSpec) -> AdditiveLearner | LevelsFirstLearner:
-    """Return the learner of a spec: reports that no crowd hides tell levels of arms first."""
+    """Return the learner of a spec; with a coin plan, the arms' levels are learned first."""
     return LevelsFirstLearner(spec) if spec.has_coin_plan else AdditiveLearner(spec)

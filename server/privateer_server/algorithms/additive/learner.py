@@ -271,7 +271,7 @@ class AdditiveLearner(TermsLearner[AdditiveState]):
         return np.repeat(np.argmin(precision), round(_N_DRAWS * share))
 
     def _name_arms(self, arms: Ints) -> NDArray[np.int16]:
-        """Return draws by which everybody gets these arms (draws,)."""
+        """Return draws, (draws,), in which every participant gets these arms."""
         draws = np.zeros((len(arms), self.spec.arm_count, self.all_questions.cells.count), np.int16)
         draws[np.arange(len(arms)), arms, 0] = 1
         return np.asarray(draws)

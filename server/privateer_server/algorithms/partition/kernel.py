@@ -233,7 +233,7 @@ def usual_lengths(parts: tuple[BlockColumns, ...]) -> Ints:
 
 
 def _half_difference_variance(part: BlockColumns, lower: Array, upper: Array, column: int, rate: float) -> Array:
-    """Return the variance of half the difference between halves along a column, by that of a value, (bins,)."""
+    """Return the variance of half the difference of halves along a column, from a value's variance, (bins,)."""
     if not part.block.codes:
         width = (upper - lower)[:, column]
         # A bin's average has the variance of the mean of its halves': alone = (half + across) / 2.
@@ -253,7 +253,7 @@ def _level_covariance(rate: float) -> float:
 
 
 def _levels_covariance(part: BlockColumns, lower: Array, upper: Array, rate: float) -> Array:
-    """Return the covariance of averages over the levels of each two bins, by that of a value, (bins, bins)."""
+    """Return the covariance of averages over the levels of each two bins, from a value's variance, (bins, bins)."""
     membership = level_membership(part, lower, upper).astype(np.float64)
     shares = membership / np.maximum(membership.sum(axis=1, keepdims=True), 1.0)
     level_covariance = _level_covariance(rate)

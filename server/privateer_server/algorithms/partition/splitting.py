@@ -102,7 +102,7 @@ def number_parents(rows: Ints) -> Ints:
 
 
 def selection_bias(policy: PartitionPolicy, reporting_shares: Array, shares: Array, mean: Array) -> Array:
-    """Return the expected value of who reports on an arm less that of all in the bin, (bins, arms); or 0."""
+    """Return the mean value of participants who report on an arm minus the bin's mean value, (bins, arms); or 0."""
     weights = shares[:, None] * reporting_shares
     reporter_totals = policy.sum_by_parent(weights)
     reporter_means = policy.sum_by_parent(weights * mean) / np.where(reporter_totals > 0, reporter_totals, 1.0)

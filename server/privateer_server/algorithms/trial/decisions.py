@@ -95,7 +95,7 @@ class TrialFindings:
 
     @property
     def constant(self) -> int:
-        """The arm that looks best if everybody gets the same."""
+        """The arm with the highest mean reward over all segments."""
         return find_leader(self.effects.contribution.sum(axis=0) if self.average is None else self.average.estimate)
 
     @property
