@@ -97,6 +97,10 @@ def _further_cases() -> list[tuple[str, Spec, bytes]]:
             vectors.spec_of("linear", _LOCAL | {"delta": 1e-6}, _PLAIN, algorithm={"report_statistic": "joint"}),
             grown_linear,
         ),
+        "linear under central, joint": (
+            vectors.spec_of("linear", _CENTRAL, _PLAIN | _HOUR, algorithm={"report_statistic": "joint"}),
+            grown_linear,
+        ),
         "linear under shuffle, of several messages": (
             vectors.spec_of(
                 "linear", _SHUFFLE | {"local_epsilon_max": 16.0}, _PLAIN, algorithm={"messages_per_report": 8}

@@ -14,10 +14,10 @@ Array = NDArray[np.float64]
 
 def make_vectors(ball: RowBall, arms: NDArray[np.int64], rows: Array, values: Array) -> Array:
     """Return the vectors (n, coordinates) of rows at most 1 long, and of values in their bounds."""
-    residuals, moments = ball.parts(rows, values)
-    blocks = np.zeros((len(rows), ball.arms, ball.dimension))
-    blocks[np.arange(len(rows)), arms] = residuals
-    return np.concatenate([blocks.reshape(len(rows), -1), moments], axis=1)
+    own_parts, common_parts = ball.parts(rows, values)
+    blocks = np.zeros((len(rows), ball.arms, ball.block))
+    blocks[np.arange(len(rows)), arms] = own_parts
+    return np.concatenate([blocks.reshape(len(rows), -1), common_parts], axis=1)
 
 
 def vectors_of(policy: Any, contributions: Any) -> Array:

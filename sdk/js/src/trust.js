@@ -2,7 +2,7 @@
 /** The trust models, a row for each: who sees what, and which mechanisms answer which question. */
 
 import {
-  CellPairs, CellProducts, CellTriples, CentralSums, CentralVectors, EventSymbol, FeatureSums, GaussianVectors, GroupedBit, NamedSymbol,
+  CellPairs, CellProducts, CellTriples, CentralSums, EventSymbol, FeatureSums, GaussianVectors, GroupedBit, NamedSymbol,
   RowSums, RunningVectors, SignedSymbol, TieredSymbol, VectorSymbol,
 } from "./mechanisms/index.js";
 
@@ -43,12 +43,12 @@ export const TRUST = {
     endpoint: "server", curator: "server", noise: "curator", crowd: "release", least: 1e-8,
     serves: {
       means: [CentralSums, CellPairs], names: [CentralSums, CellPairs], hits: [CellPairs, CellTriples, CellProducts],
-      directions: [CentralVectors, RowSums, RunningVectors], features: [FeatureSums, CellPairs],
+      directions: [RowSums, RunningVectors], features: [FeatureSums, CellPairs],
     },
   },
   none: {
     endpoint: "server", curator: "server", noise: "nobody", crowd: "release", least: 0,
-    serves: { means: [CentralSums], names: [CentralSums], hits: [CellPairs, CellTriples, CellProducts], directions: [CentralVectors, RowSums],
+    serves: { means: [CentralSums], names: [CentralSums], hits: [CellPairs, CellTriples, CellProducts], directions: [RowSums],
       features: [FeatureSums] },
   },
 };

@@ -107,12 +107,15 @@ test("sums about all features have whole numbers of arms, answers and scales, an
   }
 });
 
-test("sums of rows have whole numbers of arms and coordinates, and a share of second moments up to a third", () => {
+test("sums of rows have whole numbers of arms and coordinates, and a share of second moments up to a third, or 1", () => {
   const ball = { arms: 2, dimension: 3, share: 0.3 };
   const usual = { type: "row-sums", ball, standard_deviation: 300000 };
   assert.ok(new RowSums(usual).shift < new RowSums({ ...usual, ball: { ...ball, share: 0 } }).shift);
+  const joint = new RowSums({ ...usual, ball: { ...ball, share: 1 } });
+  assert.equal(joint.vectors.coordinates, 2 * (3 + 6));
+  assert.ok(Math.abs(joint.shift / (Math.sqrt(8 / 3) * 2 ** 20) - 1) < 1e-5);
   /** @type {Record<string, any[]>} */
-  const lies = { arms: ["2", 0, 1.5, 70000, null], dimension: ["3", 0, 1.5, 2000, null], share: ["0.3", -0.1, 0.34, 1, NaN, true, null], bound: [1], norm: ["rows"] };
+  const lies = { arms: ["2", 0, 1.5, 70000, null], dimension: ["3", 0, 1.5, 2000, null], share: ["0.3", -0.1, 0.34, 0.99, NaN, true, null], bound: [1], norm: ["rows"] };
   for (const [field, values] of Object.entries(lies)) {
     for (const value of values) assert.throws(() => new RowSums({ ...usual, ball: { ...ball, [field]: value } }), PrivateerError, `${field} ${value}`);
   }

@@ -26,7 +26,7 @@ class Ball(msgspec.Struct, frozen=True):
     A joint block of several quantities with one L2 bound is a ball in the ``l2`` norm over all their coordinates.
 
     norm: ``l2``, or ``max`` for the largest absolute coordinate; or ``joint``, the L2 norm of vectors that are second
-        moments and products of a row (`privateer_core.algorithms.linear.design_matrix.joint_reports`), of which no two
+        moments and products of a row (`privateer_core.primitives.row_ball.joint_reports`), of which no two
         are opposite. A policy has to make them so.
     bound: largest norm, above 0.
     coordinates: 1 to 1,048,576.

@@ -217,16 +217,14 @@ def _cell_sums(question: KeyedHits) -> type[CellPairs]:
 
 def central_vectors(privacy: Guarantee, _honest: int, question: VectorSum, share: Allotment | None) -> AnyMechanism:
     """Return sums with normal noise: of a round, or running sums of all rounds."""
-    rows = question.rows if isinstance(question, L2VectorSum) else None
-    if rows and share:
-        return RowSums(rows, share.standard_deviation * rows.sensitivity)
-    if rows and question.steps:
-        return RunningVectors.from_promise(rows, privacy.bound, privacy.delta, "root", question.steps)
-    if rows:
-        return RowSums.calibrated(rows, privacy.bound, privacy.delta)
+    rows, promise = question.rows if isinstance(question, L2VectorSum) else None, (privacy.bound, privacy.delta)
+    if rows is None:
+        return CentralVectors.calibrated(question.ball, *promise)
     if share:
-        return CentralVectors(question.ball, share.standard_deviation * question.ball.sensitivity)
-    return CentralVectors.calibrated(question.ball, privacy.bound, privacy.delta)
+        return RowSums(rows, share.standard_deviation * rows.sensitivity)
+    if question.steps:
+        return RunningVectors.from_promise(rows, *promise, "root", question.steps)
+    return RowSums.calibrated(rows, *promise)
 
 
 def central_features(privacy: Guarantee, _honest: int, question: FeatureMeans, share: Allotment | None) -> AnyMechanism:

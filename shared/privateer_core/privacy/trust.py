@@ -259,10 +259,7 @@ TRUST: Final[dict[str, Trust]] = {
                 KeyedHits: Serving((CellPairs, CellTriples, CellProducts), calibrations.central_hits),
                 VectorSum: Serving((CentralVectors,), calibrations.central_vectors, norms=("max",)),
                 L2VectorSum: Serving(
-                    (CentralVectors, RowSums, RunningVectors),
-                    calibrations.central_vectors,
-                    can_share=True,
-                    norms=("l2", ROWS),
+                    (RowSums, RunningVectors), calibrations.central_vectors, can_share=True, norms=(ROWS,)
                 ),
                 SecondMoments: Serving((ScreenedMoments,), calibrations.noisy_moments, norms=("max",)),
                 FeatureMeans: Serving((FeatureSums, CellPairs), calibrations.central_features, can_share=True),
@@ -285,7 +282,7 @@ TRUST: Final[dict[str, Trust]] = {
                 SmallDomainMeans: Serving((CentralSums,), calibrations.exact_means),
                 KeyedHits: Serving((CellPairs, CellTriples, CellProducts), calibrations.exact_hits),
                 VectorSum: Serving((CentralVectors,), calibrations.exact_vectors, norms=("max",)),
-                L2VectorSum: Serving((CentralVectors, RowSums), calibrations.exact_vectors, norms=("l2", ROWS)),
+                L2VectorSum: Serving((RowSums,), calibrations.exact_vectors, norms=(ROWS,)),
                 SecondMoments: Serving((ScreenedMoments,), calibrations.exact_moments, norms=("max",)),
                 FeatureMeans: Serving((FeatureSums,), calibrations.exact_features),
             },

@@ -17,6 +17,7 @@ from privateer_client import Client
 from privateer_core.algorithms import ALGORITHMS, algorithm, parse_spec
 from privateer_core.errors import SpecError, TermsRefused
 from privateer_core.mechanisms import CentralVectors, GaussianVectors, Mechanism
+from privateer_core.primitives.clipping import Ball
 from privateer_core.privacy.certificate import certify, recompute
 from privateer_core.privacy.order import is_capped
 from privateer_core.privacy.record import Row, describe_terms, make_record
@@ -156,11 +157,9 @@ def test_the_text_of_a_certificate_is_limited(tmp_path: Path) -> None:
 
 
 LINEAR = algorithm("linear").spec.instances()
-JOINT_CENTRAL = LINEAR["joint"].model_copy(update={"privacy": LINEAR["central"].privacy})
 NORMS = [
     *(("phased-normal", SPECS["phased-normal"], GaussianVectors, norm) for norm in ("l2", "joint")),
     *(("phased-central", SPECS["phased-central"], CentralVectors, norm) for norm in ("l2", "joint")),
-    ("linear-joint-central", JOINT_CENTRAL, CentralVectors, "joint"),
 ]
 
 
@@ -191,6 +190,15 @@ def test_a_norm_that_the_question_lacks_is_refused(
         (certificate,) = read_certificates(record).values()
         assert all(verdict.holds for verdict in recompute(certificate))
     refused(record, "mechanism.ball.norm")
+
+
+def test_a_curator_of_rows_takes_no_vectors_from_devices() -> None:
+    """A device could send a vector of another shape, and its noise would be too small for it."""
+    spec = LINEAR["joint-central"]
+    honest = terms_of(spec)
+    ball = Ball("joint", 1.0, honest.mechanism.ball.coordinates)  # type: ignore[union-attr]
+    vectors = CentralVectors.calibrated(ball, spec.privacy.bound, spec.privacy.delta)
+    refused(record_in_norm(spec, replace(honest, mechanism=vectors)), "mechanism")
 
 
 def test_a_joint_norm_is_among_the_assumptions() -> None:

@@ -13,12 +13,8 @@ from scipy.stats import kstest
 
 from privateer_core.accounting.gaussian import gaussian_epsilon
 from privateer_core.algorithms.linear.design_matrix import (
-    MOMENT_SCALE,
-    PRODUCT_SCALE,
     DesignMatrix,
-    joint_reports,
     prior_moments,
-    second_moments,
     unpack_moments,
 )
 from privateer_core.algorithms.linear.policy import LinearPolicy
@@ -29,6 +25,7 @@ from privateer_core.mechanisms.vectors.vector_symbol import VectorSymbol
 from privateer_core.policies.policy import Arms
 from privateer_core.primitives.clipping import Ball
 from privateer_core.primitives.public_coins import coin_classes
+from privateer_core.primitives.row_ball import MOMENT_SCALE, PRODUCT_SCALE, joint_reports, second_moments
 from privateer_core.privacy.terms import Terms
 from privateer_core.spec.columns import CIRCLE, FLAG, NUMBER, Block, code_block, encode_bits
 from privateer_core.spec.sections import parse_section
@@ -260,8 +257,8 @@ def test_no_two_joint_reports_are_farther_apart_than_claimed_and_two_are_almost(
 def test_planted_products_of_rows_longer_than_1_are_farther_apart(monkeypatch: pytest.MonkeyPatch) -> None:
     """Planted: only second moments are of clipped rows, as the ball shortened the rest."""
 
-    def plant(rows: NDArray[np.float64], rewards: NDArray[np.float64]) -> NDArray[np.float64]:
-        products = (2 * rewards - 1)[:, None] * rows
+    def plant(rows: NDArray[np.float64], values: NDArray[np.float64]) -> NDArray[np.float64]:
+        products = values[:, None] * rows
         return np.concatenate([MOMENT_SCALE * second_moments(rows), PRODUCT_SCALE * products], axis=1)
 
     monkeypatch.setattr("privateer_core.algorithms.linear.policy.joint_reports", plant)
@@ -270,11 +267,10 @@ def test_planted_products_of_rows_longer_than_1_are_farther_apart(monkeypatch: p
 
 
 def test_only_joint_reports_with_noise_of_their_own_have_the_smaller_distance() -> None:
-    """A curator gets vectors that others may have made otherwise; a residual and its opposite are 2 apart."""
+    """A residual and its opposite are 2 apart; a curator makes joint vectors itself, from records."""
     instances = LinearSpec.instances()
     assert {name for name, spec in instances.items() if spec.ball.norm == "joint"} == {"joint"}
-    curated = JOINT.model_copy(update={"privacy": instances["central"].privacy})
-    assert curated.ball.norm == "l2"
+    assert {name for name, spec in instances.items() if spec.row_ball and spec.row_ball.is_joint} == {"joint-central"}
     policy: Any = Schedule(instances["local"]).open(0).policy
     mechanism = policy.mechanism
     lie = msgspec.structs.replace(mechanism, ball=Ball("joint", 1.0, mechanism.ball.coordinates))

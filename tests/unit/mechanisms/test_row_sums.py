@@ -1,4 +1,4 @@
-"""A curator's sums of residuals and second moments of rows: the farthest participants, and refused records."""
+"""A curator's sums of values at rows and second moments of rows: the farthest participants, and refused records."""
 
 import math
 from typing import Any
@@ -13,8 +13,7 @@ from privateer_core.errors import InputError, OutOfRange, SpecError
 from privateer_core.mechanisms.vectors.row_sums import RECORD_GRID, RowSums
 from privateer_core.policies.policy import Arms
 from privateer_core.primitives.contributions import RowValues
-from privateer_core.primitives.row_ball import RowBall, second_moments
-from privateer_core.spec.sections import parse_section
+from privateer_core.primitives.row_ball import JOINT, RowBall, second_moments
 from privateer_lab.simulation.scores import SeededNoise
 from privateer_server.rounds.schedule import Schedule
 from tests.support.specs import linear_spec
@@ -22,6 +21,7 @@ from tests.support.specs import linear_spec
 Array = NDArray[np.float64]
 PROMISE = (1.0, 1e-6)
 SHARES = (0.0, 0.1, 0.2, 0.3, 1 / 3)
+KINDS = (*SHARES, JOINT)
 
 
 def max_distance(mechanism: RowSums, records: Any) -> float:
@@ -50,7 +50,7 @@ def records_of(mechanism: RowSums, seed: int) -> Any:
     return records
 
 
-@pytest.mark.parametrize("share", SHARES)
+@pytest.mark.parametrize("share", KINDS)
 @pytest.mark.parametrize("dimension", [1, 2, 3, 8])
 def test_no_two_records_are_farther_apart_than_claimed_and_two_are_almost(dimension: int, share: float) -> None:
     """Two-sided: never below the farthest pair of what a server accepts, and within 1 % of it."""
@@ -80,7 +80,7 @@ def climb(ball: RowBall, seed: int) -> float:
     return largest
 
 
-@pytest.mark.parametrize("share", SHARES)
+@pytest.mark.parametrize("share", KINDS)
 def test_a_search_leads_to_the_claimed_distance_and_not_beyond(share: float) -> None:
     ball = RowBall(1, 2, share)
     largest = max(climb(ball, seed) for seed in range(6))
@@ -97,11 +97,17 @@ def test_planted_residuals_of_one_length_are_farther_apart(monkeypatch: pytest.M
     assert max_distance(mechanism, records_of(mechanism, 0)) > 1.02 * mechanism.ball.sensitivity
 
 
-def people_of(features: dict[str, Any], link: str, **table: Any) -> tuple[RowSums, Any]:
+def test_planted_joint_reports_with_longer_products_are_farther_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Planted: products have three quarters of a joint report's squared length, instead of two thirds."""
+    mechanism = RowSums(RowBall(2, 3, JOINT), 0.0)
+    monkeypatch.setattr("privateer_core.primitives.row_ball.MOMENT_SCALE", 0.5)
+    monkeypatch.setattr("privateer_core.primitives.row_ball.PRODUCT_SCALE", math.sqrt(0.75))
+    assert max_distance(mechanism, records_of(mechanism, 0)) > 1.05 * mechanism.ball.sensitivity
+
+
+def people_of(features: dict[str, Any], link: str, statistic: str) -> tuple[RowSums, Any]:
     """Return the mechanism of a first round, and records of 1,500 people, some with equal contexts."""
-    data = linear_spec("central", features, link=link).model_dump(mode="json", exclude_none=True)
-    data["experiment"] |= table
-    spec: Any = parse_section(type(linear_spec()), data)
+    spec: Any = linear_spec("central", features, link=link, report_statistic=statistic)
     policy: Any = Schedule(spec).open(1).policy
     rng = np.random.default_rng(2)
     contexts = rng.random((1500, spec.dimension))
@@ -117,11 +123,12 @@ ANSWERS = {f"q{index}": {"levels": ["no", "yes"]} for index in range(6)}
 LEVELS = {"x": {"low": 0.0, "high": 1.0}, "country": {"levels": ["a", "b", "c", "d", "e"]}}
 
 
+@pytest.mark.parametrize("statistic", ["residual", "joint"])
 @pytest.mark.parametrize("link", ["identity", "logistic"])
 @pytest.mark.parametrize("features", [NUMBERS, ANSWERS, LEVELS], ids=["numbers", "answers", "levels"])
-def test_real_people_are_almost_as_far_apart_as_claimed(features: dict[str, Any], link: str) -> None:
+def test_real_people_are_almost_as_far_apart_as_claimed(features: dict[str, Any], link: str, statistic: str) -> None:
     """Two-sided: a first round's policy expects 1/2, so that two people of one context have opposite residuals."""
-    mechanism, records = people_of(features, link)
+    mechanism, records = people_of(features, link, statistic)
     assert 0.99 * mechanism.ball.sensitivity < max_distance(mechanism, records) <= mechanism.ball.sensitivity
 
 
@@ -132,8 +139,9 @@ def test_the_noise_of_a_residual_is_that_of_residuals_alone() -> None:
         assert (ball.sensitivity * ball.step) ** 2 / (1 - share) == pytest.approx(4, rel=1e-4)
 
 
-def test_a_calibration_keeps_its_promise_and_little_less_noise_breaks_it() -> None:
-    mechanism = RowSums.calibrated(RowBall(2, 5, 0.3), *PROMISE)
+@pytest.mark.parametrize("share", [0.3, JOINT])
+def test_a_calibration_keeps_its_promise_and_little_less_noise_breaks_it(share: float) -> None:
+    mechanism = RowSums.calibrated(RowBall(2, 5, share), *PROMISE)
     event = mechanism.release_event
     assert event is not None
     assert 0.99e-6 < account(event).delta(1.0) + mechanism.sampling <= 1e-6
@@ -155,6 +163,19 @@ def test_a_record_is_short_and_the_curator_makes_the_vector() -> None:
     assert sums[4:6] == pytest.approx(-0.5 * math.sqrt(0.7) * length * np.array([0.6, 0.8]), abs=2e-4)
     assert sums[6:] == pytest.approx(math.sqrt(0.3) * second_moments(row)[0], abs=2e-4)
     assert length == pytest.approx(0.939, abs=1e-3)
+
+
+def test_the_curator_makes_a_joint_report_in_the_block_of_its_arm() -> None:
+    """A record of the size of a residual's; the device without it sent 4 bytes for each of 15 coordinates."""
+    mechanism, row = RowSums(RowBall(3, 2, JOINT), 0.0), np.array([[0.3, 0.4]])
+    contributions = RowValues(np.zeros(1, np.uint32), np.array([1]), row, np.array([-0.5]))
+    records = mechanism.randomize(contributions, SeededNoise(1))
+    assert len(records.tobytes()) == mechanism.report_size == 1 + 2 + 2 * 2
+    sums = mechanism.release(mechanism.add(mechanism.empty(), records), SeededNoise(2)).sums
+    assert len(sums) == 15
+    assert not sums[[*range(5), *range(10, 15)]].any()
+    assert sums[5:8] == pytest.approx(math.sqrt(1 / 3) * np.array([0.09, 0.12 * math.sqrt(2), 0.16]), abs=2e-4)
+    assert sums[8:10] == pytest.approx(math.sqrt(2 / 3) * -0.5 * row[0], abs=2e-4)
 
 
 @pytest.mark.parametrize(
@@ -195,6 +216,7 @@ def test_what_is_no_number_is_refused_without_an_echo(row: list[float], value: f
     ("changes", "field"),
     [
         ({"share": 0.34}, "share"), ({"share": -0.1}, "share"), ({"share": math.nan}, "share"),
+        ({"share": 0.99}, "share"), ({"share": JOINT, "arms": 1, "dimension": 1500}, "dimension"),
         ({"arms": 0}, "dimension"), ({"arms": 1 << 17}, "dimension"), ({"dimension": 0}, "dimension"),
         ({"dimension": 2000}, "dimension"),
     ],

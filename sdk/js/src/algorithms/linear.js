@@ -58,8 +58,8 @@ export class LinearPolicy extends Policy {
     const classes = isJoint || spec.armInKey ? 1 : this.played.length;
     const { ball, repeats = 1 } = decoded.terms.mechanism;
     const { norm, bound, coordinates } = ball ?? {};
-    // A curator makes the vectors of residuals itself.
-    this.sendsRows = !isJoint && spec.trust.curator !== "nobody";
+    // A curator makes the vectors itself.
+    this.sendsRows = spec.trust.curator !== "nobody";
     const isAsked = this.sendsRows
       ? formatFields(ball ?? {}, { arms: this.means.length, dimension: this.design.dimension, share })
       : norm === (isJoint && spec.trust.crowd === "nobody" ? "joint" : "l2") && bound === 1 && coordinates === this.coordinates;
@@ -110,17 +110,17 @@ export class LinearPolicy extends Policy {
   /** A person's vector, in which the arm is the place of a block; or what a curator makes it of. @param {number[]} columns @param {number} arm @param {number[]} values as `read` gave them */
   contribute(columns, arm, values) {
     const row = this.design.row(columns);
-    const toldRow = multiplyRow(row, this.telling);
-    if (this.share === 1) {
-      const products = clipRow(toldRow).map((entry) => PRODUCT * (2 * values[0] - 1) * entry);
+    const [toldRow, isJoint] = [multiplyRow(row, this.telling), this.share === 1];
+    const mean = applyLink(this.link, dot(row, this.means[arm]));
+    const value = isJoint ? 2 * values[0] - 1 : (values[0] - mean) / Math.max(mean, 1 - mean);
+    if (this.sendsRows) return { arm, row: toldRow, value };
+    if (isJoint) {
+      const products = clipRow(toldRow).map((entry) => PRODUCT * value * entry);
       return { vector: this.inBlock([...encodeSquares(toldRow).map((entry) => MATRIX * entry), ...products], arm) };
     }
-    const mean = applyLink(this.link, dot(row, this.means[arm]));
-    const residual = (values[0] - mean) / Math.max(mean, 1 - mean);
-    if (this.sendsRows) return { arm, row: toldRow, value: residual };
     const white = multiplyRow(row, this.whitening);
     const length = Math.max(lengthOf(white), SHORTEST);
-    const block = this.inBlock(white.map((entry) => (residual * entry) / length), arm);
+    const block = this.inBlock(white.map((entry) => (value * entry) / length), arm);
     if (!this.share) return { vector: block };
     const moments = encodeSquares(toldRow).map((entry) => Math.sqrt(this.share) * entry);
     return { vector: [...block.map((entry) => Math.sqrt(1 - this.share) * entry), ...moments] };

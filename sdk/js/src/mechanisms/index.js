@@ -9,7 +9,7 @@ import { CellPairs, CellProducts, CellTriples, CentralSums } from "./records.js"
 import { RowSums, RunningVectors } from "./row-sums.js";
 import { SignedSymbol } from "./signed-symbol.js";
 import { TieredSymbol } from "./tiered-symbol.js";
-import { CentralVectors, GaussianVectors } from "./vector-noise.js";
+import { GaussianVectors } from "./vector-noise.js";
 import { VectorSymbol } from "./vector-symbol.js";
 
 /**
@@ -18,6 +18,6 @@ import { VectorSymbol } from "./vector-symbol.js";
  * @typedef {{slot: number, key: number, value: number, vector: number[], number?: number, arm?: number, answers?: number[], row?: number[]}} Contribution
  */
 
-/** @typedef {EventSymbol | FeatureSums | GroupedBit | NamedSymbol | SignedSymbol | CellPairs | CellProducts | CellTriples | CentralSums | CentralVectors | GaussianVectors | RowSums | RunningVectors | TieredSymbol | VectorSymbol} Mechanism */
+/** @typedef {EventSymbol | FeatureSums | GroupedBit | NamedSymbol | SignedSymbol | CellPairs | CellProducts | CellTriples | CentralSums | GaussianVectors | RowSums | RunningVectors | TieredSymbol | VectorSymbol} Mechanism */
 
-export { CellPairs, CellProducts, CellTriples, CentralSums, CentralVectors, EventSymbol, FeatureSums, GaussianVectors, GroupedBit, NamedSymbol, RowSums, RunningVectors, SignedSymbol, TieredSymbol, VectorSymbol };
+export { CellPairs, CellProducts, CellTriples, CentralSums, EventSymbol, FeatureSums, GaussianVectors, GroupedBit, NamedSymbol, RowSums, RunningVectors, SignedSymbol, TieredSymbol, VectorSymbol };

@@ -1,5 +1,5 @@
 // @ts-check
-/** Sums of residuals and second moments of rows, which a curator makes from records. */
+/** Sums of values at rows and second moments of rows, which a curator makes from records. */
 
 import { concatBytes, encodeLittleEndian } from "../bytes.js";
 import { requireKnown, requirePossible } from "../errors.js";
@@ -16,6 +16,8 @@ const [GRID, RECORD_GRID] = [1 << 20, 1 << 14];
 const COORDINATES_MAX = 1 << 20;
 const ARMS_MAX = 1 << 16;
 const SHARE_MAX = 1 / 3;
+/** The share of second moments that stands for joint reports. */
+const JOINT = 1;
 const KEPT_MAX = 1 << 20;
 const STEPS_MAX = 1 << 16;
 const ROUNDING = 1 + 2 ** -40;
@@ -28,18 +30,22 @@ export class RowBall {
     const { arms, dimension, share, ...others } = decoded ?? {};
     const isSized = [arms, dimension].every(isInteger) && !["arms", "dimension"].some((name) => hasFraction(decoded, name));
     requireKnown(isSized && typeof share === "number" && Object.keys(others).length === 0, "ball");
-    requirePossible(isWithin(share, 0, SHARE_MAX), "share");
+    requirePossible(isWithin(share, 0, SHARE_MAX) || share === JOINT, "share");
     this.arms = /** @type {number} */ (arms);
     this.dimension = /** @type {number} */ (dimension);
     this.share = /** @type {number} */ (share);
-    this.moments = share ? (dimension * (dimension + 1)) / 2 : 0;
-    this.coordinates = arms * dimension + this.moments;
+    const moments = share ? (dimension * (dimension + 1)) / 2 : 0;
+    // A joint report's second moments are in the arm's block, others after all blocks.
+    const [block, common] = share === JOINT ? [dimension + moments, 0] : [dimension, moments];
+    this.coordinates = arms * block + common;
+    this.rounded = 2 * block + common;
     requirePossible(isWhole(arms, 1, ARMS_MAX) && dimension >= 1 && this.coordinates <= COORDINATES_MAX, "dimension");
   }
 
   /** Largest distance of two people's vectors on the grid, in grid points; rounding included. */
   get diameter() {
-    return (2 * Math.sqrt(1 - this.share) * GRID + Math.sqrt(2 * this.dimension + this.moments)) * ROUNDING;
+    const free = this.share === JOINT ? SHARE_MAX : this.share;
+    return (2 * Math.sqrt(1 - free) * GRID + Math.sqrt(this.rounded)) * ROUNDING;
   }
 }
 

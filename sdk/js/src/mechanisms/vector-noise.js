@@ -1,5 +1,5 @@
 // @ts-check
-/** Vectors with normal noise: from every device, or drawn once by a curator at the release. */
+/** Sums with normal noise, and vectors to which every device adds it. */
 
 import { concatBytes, encodeLittleEndian } from "../bytes.js";
 import { requirePossible } from "../errors.js";
@@ -56,25 +56,5 @@ export class GaussianVectors extends NoisyVectors {
   randomize({ vector }, noise) {
     const exact = this.ball.onGrid(vector, noise);
     return encodeWords(exact.map((entry) => entry + this.normal.draw(noise)));
-  }
-}
-
-export class CentralVectors extends NoisyVectors {
-  static TYPE = "central-vectors";
-
-  /** @param {any} decoded */
-  constructor(decoded) {
-    const ball = new Ball(decoded.ball);
-    super(decoded, ball, 4 * ball.coordinates);
-    this.ball = ball;
-  }
-
-  released() {
-    return this.curve();
-  }
-
-  /** @param {import("./index.js").Contribution} contribution @param {import("../platform.js").Noise} noise */
-  randomize({ vector }, noise) {
-    return encodeWords(this.ball.onGrid(vector, noise));
   }
 }

@@ -8,7 +8,7 @@ from typing import Any, Final
 import numpy as np
 from typing_extensions import override
 
-from privateer_core.algorithms.linear.design_matrix import LINKS, MOMENT_SCALE, PRODUCT_SCALE, unpack_moments
+from privateer_core.algorithms.linear.design_matrix import LINKS, unpack_moments
 from privateer_core.algorithms.linear.policy import LinearPolicy
 from privateer_core.algorithms.linear.spec import LinearSpec
 from privateer_core.answer import Answer
@@ -18,6 +18,7 @@ from privateer_core.answer.parts import Figures
 from privateer_core.arrays import Array, pad_arms
 from privateer_core.policies.expected_rewards import ExpectedRewards
 from privateer_core.primitives.bounded_vectors import RunningSums, VectorSums
+from privateer_core.primitives.row_ball import MOMENT_SCALE, PRODUCT_SCALE
 from privateer_server.algorithms import Learner, NewRound, RoundsLearner
 from privateer_server.algorithms.linear import posterior as posteriors
 from privateer_server.algorithms.linear.context_moments import N_SIMULATED, Contexts, build_frame, compute_slopes

@@ -13,7 +13,6 @@ from privateer_core.arrays import Array, Bools, Coins, Ints
 from privateer_core.mechanisms.mechanism import VectorTotal
 from privateer_core.policies.policy import Analyzer
 from privateer_core.primitives.bounded_vectors import BoundedVectors, VectorSums
-from privateer_core.primitives.row_ball import clip_rows, second_moments
 from privateer_core.spec.columns import Block, clipped_columns
 from privateer_core.spec.features import Feature
 
@@ -161,10 +160,6 @@ LINKS: Final = {
 }
 
 
-MOMENT_SCALE: Final = math.sqrt(1 / 3)
-PRODUCT_SCALE: Final = math.sqrt(2 / 3)  # scales of a joint report's two parts, which have length 1 together
-
-
 def weights(means: Array) -> Array:
     """Return the factors that scale residuals of expected rewards to [-1, 1]."""
     return np.asarray(1 / np.maximum(means, 1 - means))
@@ -176,15 +171,6 @@ def unpack_moments(packed: Array, dimension: int) -> Array:
     matrix = np.zeros((dimension, dimension))
     matrix[left, right] = packed / np.where(left == right, 1.0, math.sqrt(2))
     return np.asarray(matrix + np.triu(matrix, 1).T)
-
-
-def joint_reports(whitened: Array, rewards: Array) -> Array:
-    """Return second moments of rows (n, d), and products with rewards in [0, 1]; (n, d (d + 1) / 2 + d).
-
-    Rows are clipped to length 1 in both parts: then no two participants are farther apart than the root of 8/3.
-    """
-    products = (2 * rewards - 1)[:, None] * clip_rows(whitened)
-    return np.concatenate([MOMENT_SCALE * second_moments(whitened), PRODUCT_SCALE * products], axis=1)
 
 
 def combine_vectors(vectors: Array, moments: Array, share: float) -> Array:

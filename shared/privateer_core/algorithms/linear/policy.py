@@ -13,7 +13,6 @@ from privateer_core.algorithms.linear.design_matrix import (
     DesignMatrix,
     Link,
     combine_vectors,
-    joint_reports,
     place_in_blocks,
     weights,
 )
@@ -25,7 +24,7 @@ from privateer_core.policies.policy import Arms, ArmsPolicy
 from privateer_core.primitives.bounded_vectors import BoundedVectors
 from privateer_core.primitives.contributions import RowValues
 from privateer_core.primitives.public_coins import coin_classes, mix_words, words_to_normals
-from privateer_core.primitives.row_ball import RowBall, directions, second_moments
+from privateer_core.primitives.row_ball import JOINT, RowBall, directions, joint_reports, second_moments
 from privateer_core.privacy.terms import Terms
 
 _BLOCK_SIZE: Final = 1 << 17  # numbers in a block of products: keeps the working set in the processor's cache
@@ -201,17 +200,14 @@ class LinearPolicy(ArmsPolicy):
         A curator gets a record instead, from which it makes the vector.
         """
         rows, arms = self.design.rows(contexts), decisions.arms
-        if self.share == 1:
-            joint_vectors = joint_reports(rows @ self.telling, rewards)
-            return BoundedVectors(coins, place_in_blocks(joint_vectors, arms, len(self.means)))
-        means = self.predict(rows, arms)
-        residuals = (rewards - means) * weights(means)
+        told_rows, is_joint, means = rows @ self.telling, self.share == JOINT, self.predict(rows, arms)
+        values = 2 * rewards - 1 if is_joint else (rewards - means) * weights(means)
         if isinstance(self.mechanism.ball, RowBall):
-            return RowValues(coins, arms, rows @ self.telling, residuals)
-        residual_vectors = residuals[:, None] * self.residual_directions(rows)
-        vectors = place_in_blocks(residual_vectors, arms, len(self.means))
-        if self.share:
-            vectors = combine_vectors(vectors, second_moments(rows @ self.telling), self.share)
+            return RowValues(coins, arms, told_rows, values)
+        own_vectors = joint_reports(told_rows, values) if is_joint else values[:, None] * self.residual_directions(rows)
+        vectors = place_in_blocks(own_vectors, arms, len(self.means))
+        if self.share and not is_joint:
+            vectors = combine_vectors(vectors, second_moments(told_rows), self.share)
         return BoundedVectors(coins, vectors)
 
     @override

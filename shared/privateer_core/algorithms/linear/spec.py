@@ -14,7 +14,7 @@ from privateer_core.mechanisms.vectors.running_vectors import RunningVectors
 from privateer_core.mechanisms.vectors.vector_symbol import REPEATS_MAX
 from privateer_core.primitives.clipping import Ball
 from privateer_core.primitives.questions import L2VectorSum, Question
-from privateer_core.primitives.row_ball import RowBall, count_moments
+from privateer_core.primitives.row_ball import JOINT, RowBall, count_moments
 from privateer_core.privacy.trust import Crowd, Curator, NoiseOrigin
 from privateer_core.spec.arms import ArmsSpec
 from privateer_core.spec.sections import Section, parse_section
@@ -100,7 +100,7 @@ class LinearSpec(ArmsSpec):
     def moment_share(self) -> float:
         """Share of a report's squared length for second moments of contexts, if noise is small enough."""
         if self.algorithm.report_statistic == "joint":
-            return 1.0
+            return JOINT
         trust = self.privacy.trust
         growth = math.sqrt(self.design.dimension / _REFERENCE_DIMENSION)  # more coordinates have more second moments
         if trust.noise is not NoiseOrigin.DEVICES:
@@ -161,14 +161,14 @@ class LinearSpec(ArmsSpec):
 
     @property
     def ball(self) -> Ball:
-        """Return the ball of the report vectors; joint ones with noise of the device have a smaller distance."""
+        """Return the ball of vectors that devices make; joint ones with noise of their own have a smaller distance."""
         is_joint = self.moment_share == 1 and self.privacy.trust.crowd is Crowd.NOBODY
         return Ball("joint" if is_joint else "l2", 1.0, self._n_coordinates)
 
     @property
     def row_ball(self) -> RowBall | None:
         """The vectors that a curator makes from records; None: devices make vectors."""
-        if self.privacy.trust.curator is Curator.NOBODY or self.moment_share == 1:
+        if self.privacy.trust.curator is Curator.NOBODY:
             return None
         return RowBall(self.arm_count, self.design.dimension, self.moment_share)
 
@@ -191,7 +191,9 @@ class LinearSpec(ArmsSpec):
         # Reports with a small epsilon have few directions.
         overrides = {"local": {"epsilon": 1.0}, "shuffle": {"local_epsilon_max": 1.0}}
         specs = {name: cls._example({**promise, **overrides.get(name, {})}, {}) for name, promise in promises.items()}
-        specs["joint"] = cls._example({"model": "local", "epsilon": 4.0, "delta": 1e-6}, {"report_statistic": "joint"})
+        joint = {"report_statistic": "joint"}
+        specs["joint"] = cls._example({"model": "local", "epsilon": 4.0, "delta": 1e-6}, joint)
+        specs["joint-central"] = cls._example(promises["central"], joint)
         batched = {**promises["shuffle"], "honest_fraction": 0.45}
         specs["as-local"] = cls._example({**promises["shuffle"], "arm_visibility": "as-local"}, {})
         specs["messages"] = cls._example(batched, {"messages_per_report": 3})

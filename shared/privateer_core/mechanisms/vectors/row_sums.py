@@ -14,7 +14,7 @@ from privateer_core.mechanisms.vectors.vector_noise import CuratedSums
 from privateer_core.primitives.bounded_vectors import VectorSums
 from privateer_core.primitives.clipping import clip_norm
 from privateer_core.primitives.contributions import RowValues
-from privateer_core.primitives.row_ball import RowBall
+from privateer_core.primitives.row_ball import JOINT, RowBall
 from privateer_core.sampling.randomness import NoiseSource, RandomSource, round_to_integers
 
 RECORD_GRID: Final = 1 << 14
@@ -89,15 +89,15 @@ class RowSums(CuratedSums, frozen=True, tag="row-sums"):
     def _add_up(self, records: Records) -> Ints:
         """Return the sum of the vectors of records, (coordinates,)."""
         ball = self.ball
-        n_residuals = ball.arms * ball.dimension
+        n_blocked = ball.arms * ball.block
         sums = np.zeros(ball.coordinates, np.int64)
-        blocks, moments = sums[:n_residuals].reshape(ball.arms, ball.dimension), sums[n_residuals:]
-        n_blocks = max(1, len(records) * ball.coordinates // _BLOCK_NUMBERS)
-        for part in np.array_split(records, n_blocks):
+        blocks, common = sums[:n_blocked].reshape(ball.arms, ball.block), sums[n_blocked:]
+        n_parts = max(1, len(records) * ball.coordinates // _BLOCK_NUMBERS)
+        for part in np.array_split(records, n_parts):
             rows, values = part["row"] / RECORD_GRID, part["value"] / RECORD_GRID
-            residual_parts, moment_parts = (np.rint(x / ball.step).astype(np.int64) for x in ball.parts(rows, values))
-            np.add.at(blocks, part["arm"].astype(np.int64), residual_parts)
-            moments += moment_parts.sum(axis=0)
+            own_parts, common_parts = (np.rint(x / ball.step).astype(np.int64) for x in ball.parts(rows, values))
+            np.add.at(blocks, part["arm"].astype(np.int64), own_parts)
+            common += common_parts.sum(axis=0)
         return sums
 
     @override
@@ -108,4 +108,6 @@ class RowSums(CuratedSums, frozen=True, tag="row-sums"):
     @override
     def instances(cls) -> dict[str, Self]:
         ball = RowBall(2, 3, 0.3)
-        return {"noisy": cls(ball, 600_000.0), "residuals": cls(RowBall(2, 2, 0.0), 600_000.0), "exact": cls(ball, 0.0)}
+        others = {"residuals": RowBall(2, 2, 0.0), "joint": RowBall(2, 2, JOINT)}
+        noisy = {name: cls(rows, 600_000.0) for name, rows in {"noisy": ball, **others}.items()}
+        return {**noisy, "exact": cls(ball, 0.0)}

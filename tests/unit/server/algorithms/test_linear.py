@@ -6,9 +6,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from privateer_core.algorithms.linear.design_matrix import DesignMatrix, prior_moments, second_moments
+from privateer_core.algorithms.linear.design_matrix import DesignMatrix, prior_moments
 from privateer_core.policies.policy import Arms
 from privateer_core.primitives.bounded_vectors import VectorSums
+from privateer_core.primitives.row_ball import second_moments
 from privateer_core.spec.columns import FLAG, NUMBER, code_block
 from privateer_server.algorithms.linear.context_moments import Contexts, build_frame, compute_slopes, simulate_rows
 from privateer_server.algorithms.linear.posterior import (
