@@ -1,12 +1,15 @@
 """Every calibration of every mechanism and trust model: its epsilon is never below the truth, and near it.
 
 Near is within a hundredth of epsilon, or as the table of gaps in `privateer_lab.audit.tightness` says. Both sides are
-sums without samples; only the random promises are drawn, with fixed seeds.
+sums without samples; only the random promises are drawn, with fixed seeds. A curator's noise is for a distance, which
+the farthest of 400 people must almost have, and a device's symbol has exact probabilities.
 """
 
+import math
 import random
 import warnings
 from collections.abc import Iterator
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -28,6 +31,10 @@ from privateer_core.accounting.events import (
     ShuffledSubset,
 )
 from privateer_core.accounting.grouped_bits import grouped_local_epsilon
+from privateer_core.mechanisms import MECHANISMS, GaussianVectors, RunningVectors
+from privateer_core.primitives.clipping import Ball
+from privateer_core.primitives.row_ball import RowBall
+from privateer_lab.audit import farthest_people
 from privateer_lab.audit.tightness import GAPS, Gap, crowd_delta, group_delta, lemma_delta
 from privateer_server.rounds.schedule import Schedule
 from tests.contract.subjects import specs
@@ -95,6 +102,57 @@ def faults(event: Event, delta: float) -> list[str]:
 def test_the_first_round_of_every_algorithm_costs_what_it_claims(name):
     terms = Schedule(specs()[name]).open(1).policy.terms
     assert not faults(terms.event, terms.delta)
+
+
+MECHANISMS_OF_SPECS = {name: Schedule(specs()[name]).open(1).policy.terms.mechanism for name in PROMISED}
+PEOPLE = {name: mechanism for name, mechanism in MECHANISMS_OF_SPECS.items() if mechanism.release_event} | {
+    f"{kind.__name__}-{name}": mechanism
+    for kind in MECHANISMS
+    for name, mechanism in kind.instances().items()
+    if mechanism.release_event
+}
+PEOPLE["GaussianVectors-joint"] = GaussianVectors(Ball("joint", 1.0, 9), 1e5)
+
+
+@pytest.mark.parametrize("name", PEOPLE)
+def test_the_noise_of_a_curator_is_for_the_farthest_people(name):
+    claimed, farthest = farthest_people.compare(PEOPLE[name])
+    assert claimed / NEAR <= farthest <= claimed * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("factor", [0.98, 1.02])
+def test_noise_for_another_distance_is_caught(factor, monkeypatch):
+    """Planted: a curator takes two people for nearer than they are, and for farther."""
+    sensitivity = RowBall.sensitivity.fget
+    monkeypatch.setattr(RowBall, "sensitivity", property(lambda ball: factor * sensitivity(ball)))
+    with pytest.raises(AssertionError):
+        test_the_noise_of_a_curator_is_for_the_farthest_people("RowSums-joint")
+
+
+@pytest.mark.parametrize("name", [name for name, running in PEOPLE.items() if isinstance(running, RunningVectors)])
+def test_running_sums_cost_what_their_matrix_costs_a_person(name):
+    """The square root of the matrix of ones has the entries binom(2k, k) / 4^k, and the tree one a level."""
+    running = PEOPLE[name]
+    entries = [math.comb(2 * k, k) / 4**k for k in range(running.steps)]
+    length = math.hypot(*entries) if running.kind == "root" else math.sqrt(running.steps.bit_length())
+    claimed, least = running.release_event.sensitivity, length * farthest_people.compare(running)[1]
+    assert least <= claimed <= NEAR * least
+
+
+RESPONSES = {
+    name: mechanism.response for name, mechanism in MECHANISMS_OF_SPECS.items() if hasattr(mechanism, "response")
+}
+
+
+@pytest.mark.parametrize("name", RESPONSES)
+def test_a_symbol_has_the_ratio_of_its_epsilon(name):
+    """The most likely cause of any symbol against the least likely one, in fractions of 64-bit words."""
+    response, word = RESPONSES[name], 1 << 64
+    n_own, kept = getattr(response, "n_own", 1), Fraction(response.threshold, word)
+    most, least = (Fraction(count, word) for count in (-(-word // response.symbols), word // response.symbols))
+    own = Fraction(-(-word // n_own), word)
+    ratio = (kept * own + (1 - kept) * most) / ((1 - kept) * least)
+    assert response.epsilon / NEAR <= math.log(ratio) <= response.epsilon * (1 + 1e-12)
 
 
 @pytest.mark.parametrize("name", NO_ATTACK)

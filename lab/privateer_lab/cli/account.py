@@ -34,6 +34,7 @@ from privateer_core.accounting.numerics import check
 from privateer_core.errors import SpecError
 from privateer_core.privacy.certificate import Certificate, Claim, Verdict, recompute
 from privateer_core.privacy.record_verification import read_certificates
+from privateer_lab.audit.farthest_people import distances
 from privateer_lab.audit.tightness import CASE, GAPS, tightness
 from privateer_lab.cli.ask import claim_rows
 from privateer_lab.cli.command_line import URL, Json, Name, Url
@@ -147,8 +148,9 @@ def show_tightness(
 ) -> None:
     """Compare the local epsilon that a shuffled batch allows with one that a known crowd shows to be too much.
 
-    Between both no proof is known. The column variance says how much noise a perfect proof could save at most. Bounds
-    that are not within a hundredth of epsilon follow, with the reason and what would close the gap.
+    Between both no proof is known. The column variance says how much noise a perfect proof could save at most. Two
+    people's distance for which a curator's noise is follows, beside that of the farthest people that a search finds,
+    and then the bounds that are not within a hundredth of epsilon, with the reason and what would close the gap.
     """
     check("--epsilon", epsilon, 0 < epsilon <= limit <= 16, "above 0 and at most --limit, which is at most 16")
     check("--delta", delta, 0 < delta < 1, "above 0 and below 1")
@@ -161,10 +163,12 @@ def show_tightness(
     rows += [tightness(promise, n, 2, limit, share=size) for size in share for n in batch]
     if before:
         rows = [row | {"before": _find_row(read_document(before), row)} for row in rows]
+    people = [distance.row for distance in distances()]
     if as_json:
-        print_json({"rows": rows})
+        print_json({"rows": rows, "distances": people})
         return
     print_rows(f"local epsilon at epsilon {epsilon:g}, delta {delta:g}", [dict(name_figures(row)) for row in rows])
+    print_rows("how far apart two people are", [dict(name_figures(row)) for row in people])
     gaps = [
         {"what": gap.name, "at_most": gap.max_ratio, "reason": gap.reason, "to_close_it": gap.remedy} for gap in GAPS
     ]

@@ -1,6 +1,7 @@
 """The calculators print the figures of the notes, and a single line for each error."""
 
 import json
+import math
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -267,6 +268,11 @@ def test_tightness_reads_an_earlier_run(capsys: pytest.CaptureFixture[str], tmp_
     options = ["tightness", "--batch", "1000", "--symbols", "2", "--reports", "1"]
     earlier = figures(capsys, *options)
     assert earlier["format"] == "privateer/output/1"
+    joint = next(row for row in earlier["distances"] if row["name"] == "row-sums, joint")
+    assert (joint["claimed"], joint["saved"]) == (
+        pytest.approx(math.sqrt(8 / 3), rel=1e-4),
+        pytest.approx(1.5, rel=1e-4),
+    )
     (tmp_path / "earlier.json").write_text(json.dumps(earlier))
     (row,) = figures(capsys, *options, "--before", str(tmp_path / "earlier.json"))["rows"]
     assert row["before"] == row["allowed"]
