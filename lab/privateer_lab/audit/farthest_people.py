@@ -51,7 +51,7 @@ class Distance(NamedTuple):
 
     @property
     def row(self) -> dict[str, Any]:
-        """The distances, and the variance of noise before over that of now."""
+        """The distances, and the variance of noise before over the present one."""
         row = {key: value for key, value in self._asdict().items() if value is not None}
         return row | ({"saved": (self.before / self.claimed) ** 2} if self.before else {})
 

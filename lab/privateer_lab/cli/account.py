@@ -148,9 +148,9 @@ def show_tightness(
 ) -> None:
     """Compare the local epsilon that a shuffled batch allows with one that a known crowd shows to be too much.
 
-    Between both no proof is known. The column variance says how much noise a perfect proof could save at most. Two
-    people's distance for which a curator's noise is follows, beside that of the farthest people that a search finds,
-    and then the bounds that are not within a hundredth of epsilon, with the reason and what would close the gap.
+    Between both no proof is known. The column variance says how much noise a perfect proof could save at most. Then
+    come distances of two people for which curators' noise is, beside those of the farthest people of a search. Bounds
+    that are not within a hundredth of epsilon follow, with the reason and what would close the gap.
     """
     check("--epsilon", epsilon, 0 < epsilon <= limit <= 16, "above 0 and at most --limit, which is at most 16")
     check("--delta", delta, 0 < delta < 1, "above 0 and below 1")
