@@ -5,7 +5,7 @@ import pytest
 from scipy.special import expit
 
 from privateer_core.mechanisms.vectors.vector_symbol import VectorSymbol
-from privateer_papers.paper_1.real_data.descent import Descent, Logistic, Network
+from privateer_papers.paper_1.real_data.descent import Descent, FixedStepLinear, LaplaceLinear, Logistic, Network
 from tests.support.baselines import one_round, regrets, visitors_at
 from tests.support.specs import SHUFFLE, make_spec
 from tests.support.statistics import centred
@@ -136,6 +136,35 @@ def test_a_step_is_against_the_gradient():
     one_round(baseline, contexts, values)
     step = 1 / ((500 + 100 + 2000) / (4 * 3 * 3))
     assert baseline.models == pytest.approx(before - step * baseline.total)
+
+
+def test_the_scripts_step_is_along_the_mean_gradient_and_does_not_shrink():
+    baseline, (contexts, _, values) = make_baseline(FixedStepLinear), people(100)
+    for _ in range(2):
+        before = baseline.models.copy()
+        one_round(baseline, contexts, values)
+        assert baseline.models == pytest.approx(before - 0.01 * baseline.total / 100)
+
+
+@pytest.mark.parametrize("kind", [LaplaceLinear, FixedStepLinear])
+def test_linear_learns_with_laplace_noise_and_with_the_scripts_step(kind):
+    """A class that a feature parts at a half: noise and step leave a reward above .7, where a coin earns .5.
+
+    20,000 people at epsilon 8.
+    """
+    baseline, rng = kind(make_spec({"privacy.epsilon": 8.0, "experiment.horizon": 20_000}), 3), np.random.default_rng(5)
+    earned = []
+    for _ in range(200):
+        contexts = rng.random((100, 2))
+        rewards = np.stack([contexts[:, 0] < 0.5, contexts[:, 0] >= 0.5, np.zeros(100)], axis=1).astype(float)
+        visitors = visitors_at(contexts)
+        baseline.open(100)
+        arms = baseline.choose(visitors)
+        values = rewards[np.arange(100), arms]
+        baseline.learn(visitors, arms, values)
+        baseline.close()
+        earned.append(values.mean())
+    assert np.mean(earned[100:]) > 0.7
 
 
 @pytest.mark.parametrize("kind", ["linear", "network"])

@@ -192,7 +192,7 @@ def test_jobs_run_on_a_small_file_of_their_format(tmp_path: Path, monkeypatch: p
     effort = Effort(quick=True, seeds=2, jobs=1, data={"applicants": write_applicants_file(tmp_path, 900)})
     table = table_2.TABLE_2_JOBS
     rows = Rows(table.rows(effort))
-    assert len(rows) == 2 * 2 * 10
+    assert len(rows) == 2 * 2 * 11
     assert all(0 <= row["reward"] <= 1 for row in rows)
     assert "here, on Jobs" in table.verdict(rows)
     assert len(table.compared(rows)) == 12
@@ -236,7 +236,7 @@ def test_taxis_run_on_a_small_file_of_their_format(tmp_path: Path, monkeypatch: 
     monkeypatch.setattr(table_2, "_QUICK_PARTICIPANTS", 400)
     table = table_2.TABLE_2_TAXI
     rows = Rows(table.rows(Effort(quick=True, seeds=2, jobs=1, data={"taxi": write_trips_file(tmp_path)})))
-    assert len(rows) == 2 * 2 * 10
+    assert len(rows) == 2 * 2 * 11
     assert "here, on Taxi" in table.verdict(rows)
     assert "does not say which taxis these are" in table.verdict(rows)
     assert len(table.compared(rows)) == 12

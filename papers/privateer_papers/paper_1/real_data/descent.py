@@ -20,6 +20,8 @@ from privateer_lab.simulation.scores import draw_past_arms, encode_contexts, sca
 _ROUND_SIZE: Final = 100
 _WARM_START_SHARE: Final = 0.05
 """Share of participants who get arms in turn before the greedy policy starts."""
+_SCRIPT_STEP: Final = 0.01
+"""The step in the authors' script for real data; gradients are clipped at 1 there, as here."""
 _STEP_OFFSET: Final = 2000
 """Number of participants added to the step count, which shortens the first steps."""
 
@@ -221,3 +223,12 @@ class LaplaceLinear(Logistic):
         count, coordinates = vectors.shape
         noise = self.rng.standard_gamma(count, coordinates) - self.rng.standard_gamma(count, coordinates)
         return np.asarray(vectors.sum(axis=0) + scale * noise)
+
+
+class FixedStepLinear(LaplaceLinear):
+    """Linear without sources, with Laplace noise and a fixed step along a round's mean gradient."""
+
+    def close(self) -> None:
+        """Update the models by a gradient step."""
+        self.n_seen += self.batch
+        self.models = self.models - _SCRIPT_STEP * self.total / max(1, self.batch)
