@@ -44,5 +44,5 @@ def test_people_of_two_tiers_report_into_the_same_rounds(tmp_path: Path) -> None
         assert [row["version"] for row in record["tiers"][0]["rounds"]] == [row["version"] for row in record["rounds"]]
         parts = httpx.get(f"{at.server}/experiments/test/answer").json()["result"]["parts"]
         (contributed,) = (part["rows"] for part in parts if "each tier contributed" in part.get("title", ""))
-        assert [row[:2] for row in contributed] == [["epsilon", 1.0], ["generous", 4.0]]
+        assert [row[:2] for row in contributed] == [["(none)", 1.0], ["generous", 4.0]]
         assert sum(row[2] for row in contributed) == PEOPLE + 2

@@ -139,7 +139,7 @@
  * What follows from an answer: which option, for whom, how much better, how sure, and what it cost in privacy.
  * @typedef {{headline: Headline, people: number | null, rounds: number | null,
  *   reward: {low: number, high: number, sentence: string},
- *   privacy: {model: string, epsilon: number | null, delta: number, sentence: string}, rules: Rules | null, gain: Gain | null,
+ *   privacy: {model: string, epsilon: number | null, delta: number, sentence: string, tiers: Record<string, number>}, rules: Rules | null, gain: Gain | null,
  *   is_measured: boolean, means: [number, number] | null, over_chance: Estimate | null, control: string | null, baseline: Estimate | null,
  *   no_relative: string | null, effects: Effect[], estimates: Estimate[],
  *   confidence: number | null, expected_losses: Loss[], next_steps: string[], warnings: string[]}} Conclusion

@@ -13,6 +13,8 @@ from privateer_core.primitives.contributions import TieredSums
 from privateer_core.spec.arms import ArmsSpec
 
 _DIGITS: Final = 4
+_NO_TIER: Final = "(none)"
+"""The row of people who chose no tier; no tier's name has brackets."""
 _DEVIATIONS: Final = NormalDist().inv_cdf(0.975)
 """Standard errors to either side of a mean that make its 95 % interval."""
 
@@ -55,7 +57,7 @@ class TierAccount:
 
     def build_tables(self, spec: ArmsSpec) -> tuple[Table, ...]:
         """Return what each tier contributed, and the mean reward of each option that its reports alone say."""
-        names = [name or "epsilon" for name in spec.privacy.tier_names]
+        names = [name or _NO_TIER for name in spec.privacy.tier_names]
         information = self.information / max(1.0, float(self.information.sum()))
         pairs = zip(names, spec.privacy.tier_shares, strict=True)
         rows = tuple(

@@ -68,7 +68,8 @@ def describe_privacy_cost(spec: Spec) -> PrivacyCost:
     tiers = "".join(f", or {tier.epsilon:g} if they chose '{tier.name}'," for tier in privacy.tiers)
     cost = f"It cost each person epsilon {privacy.epsilon:g}{delta}{tiers} against {privacy.trust.reader}"
     sentence = f"{cost}, for all that they report: the server sees {privacy.trust.sees}."
-    return PrivacyCost(privacy.model, privacy.epsilon, privacy.delta, sentence)
+    epsilons = {tier.name: tier.epsilon for tier in privacy.tiers}
+    return PrivacyCost(privacy.model, privacy.epsilon, privacy.delta, sentence, epsilons)
 
 
 def _list_warnings(answer: Answer) -> Iterator[str]:

@@ -157,7 +157,15 @@ class Rules(Displayed, frozen=True):
 
 
 class PrivacyCost(Displayed, frozen=True):
-    """The privacy promise to people, in parts and in a sentence; epsilon is None without a promise."""
+    """The privacy promise to people, in parts and in a sentence; epsilon is None without a promise.
+
+    Attributes
+    ----------
+    epsilon
+        The promise to people who chose no tier.
+    tiers
+        Epsilon of those who chose one, by its name.
+    """
 
     longest: ClassVar[int] = SENTENCE_MAX
 
@@ -165,6 +173,7 @@ class PrivacyCost(Displayed, frozen=True):
     epsilon: float | None
     delta: float
     sentence: str
+    tiers: dict[str, float] = msgspec.field(default_factory=dict)
 
 
 class RewardUnit(Displayed, frozen=True):

@@ -86,7 +86,7 @@ def test_the_answer_says_what_each_tier_contributed() -> None:
     assert 0.7 < weight < 0.9
     assert sum(estimate.people or 0 for estimate in answer.estimates) == 2 * PEOPLE
     options = simulation.spec.options
-    assert [row[:2] for row in means.rows] == [(tier, arm) for tier in ("epsilon", "generous") for arm in options]
+    assert [row[:2] for row in means.rows] == [(tier, arm) for tier in ("(none)", "generous") for arm in options]
     assert all(low <= mean <= high for _, _, mean, low, high in means.rows)
 
 

@@ -208,6 +208,13 @@ def test_the_cost_in_privacy_is_one_sentence(model: dict[str, Any], says: str) -
     assert cost.sentence.count(". ") == 0
 
 
+def test_the_cost_in_privacy_has_the_epsilon_of_each_tier() -> None:
+    tiers = [{"name": "generous", "epsilon": 4.0, "share": 0.5}]
+    cost = describe_privacy_cost(make_spec({"privacy": {"model": "local", "epsilon": 1.0, "tiers": tiers}}))
+    assert (cost.epsilon, cost.tiers) == (1.0, {"generous": 4.0})
+    assert "epsilon 1, or 4 if they chose 'generous'," in cost.sentence
+
+
 @pytest.mark.parametrize(
     ("baseline", "missing"),
     [(None, "has no interval"), ((0.02, -0.01, 0.05), "may be 0 or less"), ((0.2, 0.1, 0.3), "")],
