@@ -82,7 +82,8 @@ class Privacy(Section):
         for is_refused, detail, remedy in (
             (
                 self.trust.crowd is not Crowd.NOBODY,
-                "need the model 'local': other promises count on a crowd or a curator",
+                "need the model 'local': under 'shuffle' a tier is a crowd of its own, too small to earn by it, and "
+                "under 'central' noise is small beside the spread of rewards",
                 "remove",
             ),
             (len(set(names)) != len(names), "must have distinct names", "rename"),

@@ -13,6 +13,7 @@ from privateer_core.codec import decode, encode
 from privateer_core.errors import SpecError
 from privateer_core.mechanisms.tiered_symbol import TieredSymbol
 from privateer_core.policies.policy import Arms
+from privateer_core.privacy.information import AskedCell, measure_information
 from privateer_core.spec.spec import Spec
 from privateer_lab.simulation.delayed_reports import describe_assumptions
 from privateer_lab.simulation.simulation import Simulation
@@ -131,6 +132,38 @@ def test_tiers_that_nobody_could_combine_are_refused(changes: dict[str, Any], wo
     with pytest.raises(SpecError, match=words) as refused:
         parse_spec(tables({"privacy.tiers": TIERS, **changes}))
     assert refused.value.field == "privacy.tiers"
+
+
+def measure_report(model: str, epsilon: float, people: int) -> float:
+    """Return the information of a report on one of three options in a round of so many people."""
+    promise = {} if model == "local" else {"privacy.delta": 1e-6}
+    promise |= {"privacy.min_batch": 100} if model == "shuffle" else {}
+    sizes = {"experiment.round_size": people, "experiment.horizon": 10 * people}
+    data = tables({"algorithm.name": "bandit", "privacy.model": model, "privacy.epsilon": epsilon, **promise, **sizes})
+    spec = parse_spec({name: table for name, table in data.items() if name != "context"})
+    terms = spec.first_terms("")
+    assert terms is not None
+    return measure_information(terms.mechanism, AskedCell(spec.typical_question(), people, arm=1 / 3))
+
+
+@pytest.mark.parametrize(
+    ("model", "people", "low", "high", "ratio"),
+    [
+        ("local", 2000, 1.0, 4.0, 0.61),
+        ("shuffle", 600, 1.0, 4.0, 0.94),
+        ("shuffle", 2000, 1.0, 4.0, 1.00),
+        ("shuffle", 600, 0.1, 1.0, 0.36),
+        ("central", 600, 1.0, 4.0, 1.00),
+        ("central", 600, 0.1, 1.0, 0.49),
+    ],
+)
+def test_errors_of_tiers_with_a_crowd_or_a_curator_are_the_documented_ones(
+    model: str, people: int, low: float, high: float, ratio: float
+) -> None:
+    """Each tier has a crowd, or noise, of its own half of the people."""
+    everybody = measure_report(model, low, people)
+    halves = [measure_report(model, epsilon, people // 2) for epsilon in (low, high)]
+    assert np.sqrt(everybody / np.mean(halves)) == pytest.approx(ratio, abs=0.006)
 
 
 def test_specs_without_tiers_are_stored_as_before() -> None:
