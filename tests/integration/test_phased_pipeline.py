@@ -24,7 +24,7 @@ from privateer_lab.simulation.simulate import simulate_once
 from tests.support.answers import fact
 from tests.support.phased import phased_spec
 
-QUICK = {
+QUICK: dict[str, Any] = {
     "experiment.horizon": 700,
     "experiment.participants": 800,
     "actions.count": 12,
@@ -34,6 +34,13 @@ QUICK = {
     "privacy.epsilon": 8.0,
     "privacy.min_batch": 100,
     "population.scale": 0.7,
+}
+BOX: dict[str, Any] = {
+    **{name: value for name, value in QUICK.items() if not name.startswith("actions.")},
+    "experiment.name": "box",
+    "experiment.horizon": 4000,
+    "experiment.participants": 1000,
+    "actions": {"low": [0.0, -10.0, 1.0], "high": [1.0, 10.0, 5.0]},
 }
 STILL = {**QUICK, "privacy.epsilon": None, "privacy.min_batch": None}
 
@@ -86,6 +93,26 @@ def test_shuffled_phases_over_http(tmp_path: Path) -> None:
         # 64 bytes of sealing and 3 of what is said, and the envelopes' headers.
         assert 67 * result.messages_sent < result.bytes_sent < 68 * result.messages_sent
     assert_true_to_the_process(spec, result, 8)
+
+
+def test_a_box_over_http(tmp_path: Path) -> None:
+    """Phases refine the cover, and the answer names a point of it, with a test of the fit."""
+    spec = phased_spec({**BOX, "privacy.min_batch": None}, "central")
+    assert spec.actions.box is not None
+    with run_services(tmp_path, free_port(), free_port()) as at:
+        create(at, spec)
+        result = drive(at, spec)
+        assert (result.over, dict(result.refused), result.accepted) == (True, {}, result.people)
+        assert result.regret < result.uniform_regret
+        assert_recorded(at, spec, result)
+        answer = get(at, spec, "/answer")["result"]
+        fit = next(part for part in answer["parts"] if part["kind"] == "table")
+        assert fit["title"] == "where the best point is"
+        assert [row[0] for row in fit["rows"]] == ["x1", "x2", "x3"]
+        assert all(low <= 0 <= high for *_, low, high in fit["rows"])
+        assert answer["recommended"] == "({})".format(", ".join(f"{row[1]:g}" for row in fit["rows"]))
+        rows = {spec.options.index(estimate["name"]) for estimate in answer["estimates"]}
+        assert not rows <= set(spec.actions.box.list_rows(spec.actions.box.first_level).tolist())
 
 
 @pytest.mark.nightly
@@ -143,19 +170,22 @@ def test_a_phase_that_is_short_of_people(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 def test_a_device_of_four_lines(tmp_path: Path) -> None:
-    spec = phased_spec({**QUICK, "experiment.participants": 800, "privacy.min_batch": None}, "local")
     limits = Limits(epsilon=8.0, local_epsilon=8.0)
+    answered = {True: ReportStatus.ACCEPTED, False: ReportStatus.NOT_REQUESTED}
     with run_services(tmp_path, free_port(), free_port()) as at:
-        create(at, spec)
-        outcomes = []
-        for person in range(20):
-            ledger = Ledger(tmp_path / f"{person}.db")
-            with Client(at.server, limits=limits, ledger=ledger) as client:
-                session = client.join("test")
-                outcomes.append((session.report_requested, session.report(dict.fromkeys(session.choose(), 0.1))))
-        answered = {True: ReportStatus.ACCEPTED, False: ReportStatus.NOT_REQUESTED}
-        assert all(outcome is answered[is_invited] for is_invited, outcome in outcomes)
-        assert get(at, spec, "")["received"] == sum(is_invited for is_invited, _ in outcomes)
+        for changes in (QUICK, BOX):
+            spec = phased_spec({**changes, "privacy.min_batch": None}, "local")
+            create(at, spec)
+            outcomes = []
+            for person in range(20):
+                ledger = Ledger(tmp_path / f"{spec.name}-{person}.db")
+                with Client(at.server, limits=limits, ledger=ledger) as client:
+                    session = client.join(spec.name)
+                    plays = session.choose()
+                    assert set(plays) <= set(range(spec.actions.shape[0]))
+                    outcomes.append((session.report_requested, session.report(dict.fromkeys(plays, 0.1))))
+            assert all(outcome is answered[is_invited] for is_invited, outcome in outcomes)
+            assert get(at, spec, "")["received"] == sum(is_invited for is_invited, _ in outcomes)
 
 
 PROMISES: dict[str, dict[str, Any]] = {
