@@ -40,7 +40,7 @@ KINDS: list[SharedVotes] = [
 
 
 def list_votes(mechanism: SharedVotes) -> Any:
-    """Return all undivided votes, some divided ones, and those of people without a key."""
+    """Return all undivided votes, some divided votes, and those of people without a key."""
     unit, n_parts = mechanism.unit, mechanism.n_parts
     rows = [[unit if part == place else 0 for place in range(n_parts)] for part in range(n_parts)]
     if unit > 1:

@@ -178,7 +178,7 @@ def test_one_option_is_advised_only_if_the_log_shows_that_it_is_best(tmp_path, m
 
 @pytest.mark.parametrize(("held_out_gain", "is_advised"), [(0.05, True), (0.15, False)])
 def test_one_option_is_advised_though_choosing_gains_if_the_draft_loses_more(monkeypatch, held_out_gain, is_advised):
-    """The draft loses .1 in runs, whose people gain nothing by features."""
+    """The draft loses .1 in runs of simulated people, who gain nothing by features."""
     rng = np.random.default_rng(0)
     frame = {"x": [0.1, 0.2] * 150, "offer": ["a", "b", "c"] * 100, "won": rng.integers(0, 2, 300).tolist()}
     choice = AlgorithmChoice("linear", {"linear": 0.3}, 0.4, 0.2, True, n_features=1, best_option="b")

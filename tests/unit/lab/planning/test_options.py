@@ -60,7 +60,7 @@ def of_estimates(contexts, rewards):
 
 
 def test_the_best_options_for_all_are_those_with_the_highest_means():
-    """Planted: each half of a log has another best option of two near ones, so that one was left out for the third."""
+    """Planted: the halves of a log have different best options, so that one of the two was left out for the third."""
     gains = np.tile([0.1, 0.32, 0.33, 0.28], (4000, 1))
     potential = PotentialOutcomes({}, gains, np.full(4000, 0.25), 0.25, 0.2)
     potential.gains[potential.halves == 0, 1] += 0.02

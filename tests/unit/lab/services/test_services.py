@@ -61,16 +61,16 @@ def test_a_port_for_two_listeners() -> None:
         check_ports({"--server-port": port, "--admin-port": port})
 
 
-def test_a_free_port_is_found_however_many_are_taken(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A process whose last untried port was taken by another one looked for a free one for ever."""
+def test_a_free_port_is_found_however_many_are_in_use(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process looked for a free port for ever if another process held the last untried one."""
     free = free_port()
     monkeypatch.setattr(processes, "_PORT_SHARES", 1)
     with socket.create_server(("127.0.0.1", 0)) as other:
-        taken = other.getsockname()[1]
-        monkeypatch.setattr(processes, "_FREE_PORTS", range(free, taken + 1, taken - free))
+        used = other.getsockname()[1]
+        monkeypatch.setattr(processes, "_FREE_PORTS", range(free, used + 1, used - free))
         assert [free_port() for _ in range(3)] == [free] * 3
-        monkeypatch.setattr(processes, "_FREE_PORTS", range(taken, taken + 1))
-        with pytest.raises(OSError, match=f"no port from {taken} to {taken} is free"):
+        monkeypatch.setattr(processes, "_FREE_PORTS", range(used, used + 1))
+        with pytest.raises(OSError, match=f"no port from {used} to {used} is free"):
             free_port()
 
 
