@@ -123,7 +123,7 @@ def test_the_noise_of_a_curator_is_for_the_farthest_people(name):
 @pytest.mark.parametrize("factor", [0.98, 1.02])
 def test_noise_for_another_distance_is_caught(factor, monkeypatch):
     """Planted: a curator takes two people for nearer than they are, and for farther."""
-    sensitivity = RowBall.sensitivity.fget
+    sensitivity = vars(RowBall)["sensitivity"].fget
     monkeypatch.setattr(RowBall, "sensitivity", property(lambda ball: factor * sensitivity(ball)))
     with pytest.raises(AssertionError):
         test_the_noise_of_a_curator_is_for_the_farthest_people("RowSums-joint")

@@ -12,17 +12,11 @@ from numpy.typing import NDArray
 
 from privateer_core.accounting.events import Gaussian, Pure
 from privateer_core.algorithms import ALGORITHMS, algorithm
-from privateer_core.mechanisms import (
-    CellPairs,
-    CentralSums,
-    CentralVectors,
-    FeatureSums,
-    GaussianVectors,
-    Mechanism,
-    RowSums,
-    ScreenedMoments,
-)
+from privateer_core.mechanisms import FeatureSums, Mechanism, RowSums, ScreenedMoments
+from privateer_core.mechanisms.cell_pairs import CellPairs
+from privateer_core.mechanisms.central_sums import CentralSums
 from privateer_core.mechanisms.mechanism import UNIT
+from privateer_core.mechanisms.vectors.vector_noise import CentralVectors, GaussianVectors
 from privateer_core.primitives.bounded_vectors import BoundedVectors
 from privateer_core.primitives.clipping import Ball
 from privateer_core.primitives.contributions import Contributions, FeatureValues, KeyedValues, RowValues
@@ -76,7 +70,7 @@ def distances() -> Iterator[Distance]:
 
 def curators() -> dict[str, Mechanism]:
     """Return the mechanisms of first rounds of every algorithm under a curator, with their noise."""
-    mechanisms = {}
+    mechanisms: dict[str, Mechanism] = {}
     for name in ALGORITHMS:
         for label, spec in algorithm(name).spec.instances().items():
             if spec.privacy.trust.noise is NoiseOrigin.CURATOR and not name.startswith("paper"):
@@ -86,7 +80,7 @@ def curators() -> dict[str, Mechanism]:
 
 
 def _answers(below: float) -> FeatureSums:
-    question = algorithm("additive").spec.instances()["central-arms"].typical_question()
+    question: Any = algorithm("additive").spec.instances()["central-arms"].typical_question()
     return FeatureSums.calibrated(msgspec.structs.replace(question, below=below), *_PROMISE)
 
 
@@ -129,10 +123,10 @@ def compare(mechanism: Mechanism, seed: int = 0) -> tuple[float, float]:
         reports = subject.parse(subject.randomize(contributions, SeededNoise(seed)).tobytes())
         totals = (subject.add(subject.empty(), report) for report in np.split(reports, _PEOPLE))
         points = np.stack([_whiten(subject, total) for total in totals])
-    event = mechanism.release_event or mechanism.report_event
+    event: Any = mechanism.release_event or mechanism.report_event
     if isinstance(event, Pure):
         return event.epsilon, max(float(np.abs(points - point).sum(axis=1).max()) for point in points)
-    noise = event if isinstance(event, Gaussian) else event.events[-1]  # type: ignore[union-attr] # choices come first
+    noise = event if isinstance(event, Gaussian) else event.events[-1]  # choices come first
     claimed = subject.ball.sensitivity if isinstance(subject, RowSums) else noise.sensitivity
     squares = np.square(points).sum(axis=1)
     farthest = float(np.sqrt((squares[:, None] + squares - 2 * points @ points.T).max()))

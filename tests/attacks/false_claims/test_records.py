@@ -198,7 +198,12 @@ def test_a_curator_of_rows_takes_no_vectors_from_devices() -> None:
     honest = terms_of(spec)
     ball = Ball("joint", 1.0, honest.mechanism.ball.coordinates)  # type: ignore[union-attr]
     vectors = CentralVectors.calibrated(ball, spec.privacy.bound, spec.privacy.delta)
-    refused(record_in_norm(spec, replace(honest, mechanism=vectors)), "mechanism")
+    terms = replace(honest, mechanism=vectors)
+    assert terms.keeps_promise
+    with pytest.raises(TermsRefused, match="mechanism"):
+        verify(terms, spec, "", facts_of(spec, terms), WIDE)
+    with pytest.raises(SpecError, match=r"mechanism\.type"):
+        record_in_norm(spec, terms)
 
 
 def test_a_joint_norm_is_among_the_assumptions() -> None:
