@@ -24,7 +24,8 @@ def choose_for_log(logged: LoggedPeople, tables: Tables, cut_tables: Tables) -> 
     # Two tests, of the model and of each feature, exclude chance findings.
     candidates = build_affordable_specs(tables, logged.outcomes, differ=logged.has_interactions) if is_private else None
     make_variant = _make_cut_variant(tables, cut_tables)
-    has_gain = is_private and logged.has_held_out_gain
+    # Whoever keeps a draft with a suspected feature knows that feature before the choice.
+    has_gain = is_private and logged.gains_if_known
     choice = choose_algorithm(specs, lambda _spec, _seed: environment, make_variant, candidates, has_gain=has_gain)
     if isinstance(choice, SpecError) or choice.kept_features is None:
         return choice

@@ -91,10 +91,15 @@ class LoggedPeople:
         return span * float(gains.mean()), span * cluster_standard_error(gains, self.rows.units)
 
     @property
-    def has_held_out_gain(self) -> bool:
-        """Whether rows show, beyond two standard errors, that choosing by features gains over the best single arm."""
+    def gains_if_known(self) -> bool:
+        """Whether rows show, beyond two standard errors, that choosing gains if features are known before it."""
         gain, standard_error = self.held_out_gain
-        return self.has_interactions and not self.suspects and gain > 2 * standard_error
+        return self.has_interactions and gain > 2 * standard_error
+
+    @property
+    def has_held_out_gain(self) -> bool:
+        """Whether rows show a gain, and no feature is suspected to have been measured after the choice."""
+        return self.gains_if_known and not self.suspects
 
     @property
     def understated_gain(self) -> float:

@@ -191,6 +191,27 @@ def test_one_option_is_advised_though_choosing_gains_if_the_draft_loses_more(mon
     assert ("do not give one option to everybody yet" in spec_draft.next_step(Path("spec.toml"))) != is_advised
 
 
+@pytest.mark.parametrize("effect", [0.2, 0.7])
+def test_a_gain_by_a_feature_counts_though_that_feature_is_suspected(monkeypatch, effect):
+    """Planted: a feature that explains half of all rewards was a comment, since its gain did not count."""
+    rng = np.random.default_rng(0)
+    x, arm = rng.random(2_000).round(3), rng.integers(0, 2, 2_000)
+    expected = 0.5 + np.where(x > 0.5, effect, -effect) / 2 + np.where((x > 0.5) == (arm == 1), 0.1, -0.1)
+    frame = {"x": x.tolist(), "offer": [*np.array(["a", "b"])[arm]], "won": [*(rng.random(2_000) < expected) * 1]}
+    choice, counted = AlgorithmChoice("linear", {"linear": 0.3}, 0.4, 0.2, True), list[bool]()
+
+    def choose(*_specs, has_gain, **_named):
+        counted.append(has_gain)
+        return choice
+
+    monkeypatch.setattr("privateer_lab.drafting.draft_choice.choose_algorithm", choose)
+    spec_draft = draft(frame, arm="offer", reward="won", model="local")
+    assert spec_draft.choice is choice
+    assert counted == [True]
+    assert spec_draft.people.suspects == ["x"] * (effect > 0.5)
+    assert spec_draft.people.has_held_out_gain == (effect < 0.5)
+
+
 @pytest.mark.parametrize(("share", "rows"), [(0.55, 2_000), (0.505, None)])
 def test_a_log_that_tells_no_option_says_how_many_rows_would(share, rows):
     """Two options that differ by 5 points are told apart in four logs of five by 3,100 rows, by half a point never."""
