@@ -17,5 +17,5 @@ def services(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Services]:
         headers = {"Authorization": f"Bearer {at.token}"}
         recipes = tomllib.loads((ROOT / "examples" / "peaks-shuffle.toml").read_text())
         for spec in (tables(SHUFFLE | {"experiment.name": "peaks", "privacy.min_batch": 1000}), recipes):
-            httpx.post(f"{at.admin}/experiments", json=spec, headers=headers).raise_for_status()
+            httpx.post(f"{at.admin}/experiments", json=spec, headers=headers, timeout=60).raise_for_status()
         yield at
