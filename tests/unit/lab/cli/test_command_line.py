@@ -13,6 +13,7 @@ import typer
 
 from privateer_core.errors import Conflict, NotFound, Unavailable
 from privateer_core.wire.problem import problem_body
+from privateer_lab import __main__ as program
 from privateer_lab.cli.command_line import COMMANDS, main
 from tests.documents import imports
 from tests.support.doctor import free_ports
@@ -199,3 +200,19 @@ def test_tables_follow_columns_in_a_pipe(columns: str, is_within: bool) -> None:
         environment["COLUMNS"] = columns
     run = subprocess.run([sys.executable, "-c", _CODE], capture_output=True, text=True, check=True, env=environment)
     assert (max(map(len, run.stdout.splitlines())) <= 60) == is_within
+
+
+def test_a_command_whose_library_is_not_installed_says_so(monkeypatch, capsys):
+    """Such as joblib, which the environment of the demo lacks."""
+    monkeypatch.setitem(sys.modules, "privateer_lab.pages.report", None)
+    monkeypatch.setattr(sys, "argv", ["privateer", "answer", "x", "--as", "report"])
+    with pytest.raises(ModuleNotFoundError, match="report"):
+        program.main()  # a module of ours is a defect
+    monkeypatch.undo()
+    monkeypatch.delitem(sys.modules, "privateer_lab.pages.report", raising=False)
+    monkeypatch.delitem(sys.modules, "privateer_lab.render.policy_pictures", raising=False)
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    monkeypatch.setattr(sys, "argv", ["privateer", "answer", "x", "--as", "report"])
+    with pytest.raises(SystemExit, match="2"):
+        program.main()
+    assert capsys.readouterr().err == "privateer: matplotlib is not installed (install privateer-lab[workbench])\n"
