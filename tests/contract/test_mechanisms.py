@@ -85,7 +85,7 @@ def test_every_mechanism_is_in_the_battery_and_serves_a_trust_model():
     while pending:
         kind = pending.pop()
         pending += kind.__subclasses__()
-        if kind.instances.__func__ is not Mechanism.instances.__func__:
+        if any("instances" in vars(base) for base in kind.__mro__[: kind.__mro__.index(Mechanism)]):
             defined.add(kind)
     servings = [serving for row in (*TRUST.values(), *PUBLISHED_TRUST.values()) for serving in row.serves.values()]
     served = {kind for serving in servings for kind in serving.mechanisms}

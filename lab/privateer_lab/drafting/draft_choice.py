@@ -25,7 +25,7 @@ def choose_for_log(logged: LoggedPeople, tables: Tables, cut_tables: Tables) -> 
     candidates = build_affordable_specs(tables, logged.outcomes, differ=logged.has_interactions) if is_private else None
     make_variant = _make_cut_variant(tables, cut_tables)
     # Whoever keeps a draft with a suspected feature knows that feature before the choice.
-    has_gain = is_private and logged.gains_if_known
+    has_gain = is_private and logged.has_gain_if_known
     choice = choose_algorithm(specs, lambda _spec, _seed: environment, make_variant, candidates, has_gain=has_gain)
     if isinstance(choice, SpecError) or choice.kept_features is None:
         return choice

@@ -91,7 +91,7 @@ class LoggedPeople:
         return span * float(gains.mean()), span * cluster_standard_error(gains, self.rows.units)
 
     @property
-    def gains_if_known(self) -> bool:
+    def has_gain_if_known(self) -> bool:
         """Whether rows show, beyond two standard errors, that choosing gains if features are known before it."""
         gain, standard_error = self.held_out_gain
         return self.has_interactions and gain > 2 * standard_error
@@ -99,7 +99,7 @@ class LoggedPeople:
     @property
     def has_held_out_gain(self) -> bool:
         """Whether rows show a gain, and no feature is suspected to have been measured after the choice."""
-        return self.gains_if_known and not self.suspects
+        return self.has_gain_if_known and not self.suspects
 
     @property
     def understated_gain(self) -> float:

@@ -110,7 +110,8 @@ def test_several_reports_of_a_person_share_a_promise() -> None:
 def test_scores_have_twice_the_variance_of_a_curators() -> None:
     """Scores are the difference of two cells, and hits their sum; of numbers, the parts have twice the variance."""
     question, hits = KeyedMeans(Layout.example()), KeyedHits(SlotLayout.ungrouped(2, 5), 0.5)
-    nobody = KeyedValues(np.zeros(0, np.uint32), *np.zeros((2, 0), np.int64), np.zeros(0))
+    empty = np.zeros(0, np.int64)
+    nobody = KeyedValues(np.zeros(0, np.uint32), empty, empty, np.zeros(0))
     rng = np.random.default_rng(1)
     for central, shared in (
         (CentralSums.calibrated(question, 1.0, 1e-6), SharedSums.calibrated(question, 1.0, 1e-6)),
@@ -131,11 +132,11 @@ def test_shares_of_votes_are_released_as_votes_in_the_clear(mechanism: SharedVot
     prio3, votes = mechanism.prio3, list_votes(mechanism)
     bits = [tuple(row) for row in mechanism.encode(votes)]
     double = tuple(max(pair) for pair in zip(bits[0], bits[-1], strict=True))
-    batches = [
+    leader, helper = (
         verify_many(prio3, KEY, CONTEXT, party, reports)
         for party, reports in enumerate(make_reports(prio3, [*bits, double]))
-    ]
-    accepted = [is_accepted(prio3, *batches, index) for index in range(len(votes) + 1)]
+    )
+    accepted = [is_accepted(prio3, leader, helper, index) for index in range(len(votes) + 1)]
     assert accepted == [True] * len(votes) + [False], "planted: a device that votes twice"
     report = shard(prio3, bits[0], bytes(NONCE_BYTES))
     assert NONCE_BYTES + len(report.public) + sum(map(len, report.inputs)) == mechanism.sent_size

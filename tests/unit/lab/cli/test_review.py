@@ -60,7 +60,9 @@ def test_the_review_says_who_sees_upload_tokens(name: str) -> None:
 
 
 def test_every_trust_model_that_services_run_is_reviewed() -> None:
-    assert {spec.privacy.model for spec in SPECS.values()} == {row.name for row in TRUST.values() if not row.simulated}
+    assert {spec.privacy.model for spec in SPECS.values()} == {
+        row.name for row in TRUST.values() if not row.is_simulated
+    }
 
 
 @EVERY
