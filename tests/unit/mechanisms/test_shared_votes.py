@@ -141,7 +141,7 @@ def test_shares_of_votes_are_released_as_votes_in_the_clear(mechanism: SharedVot
     report = shard(prio3, bits[0], bytes(NONCE_BYTES))
     assert NONCE_BYTES + len(report.public) + sum(map(len, report.inputs)) == mechanism.sent_size
     noise = ServerNoise(scale=3e-5)
-    shares = [noise.add_to_share(batch.add_up(accepted), mechanism.unit, SecureNoise()) for batch in batches]
+    shares = [noise.add_to_share(batch.add_up(accepted), mechanism.unit, SecureNoise()) for batch in (leader, helper)]
     cells = join_shares(shares)
     assert np.count_nonzero(cells * mechanism.unit % STEPS), "there is noise"
     exact = mechanism.add(mechanism.empty(), votes)
