@@ -4,12 +4,14 @@ import base64
 import json
 import math
 import sys
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
 import numpy as np
 
 from privateer_client.participation import Participation
+from privateer_client.publication_parts import parse_spec_body
 from privateer_core.mechanisms.vectors.running_vectors import Factorization, RunningVectors
 from privateer_core.primitives.row_ball import RowBall
 from privateer_core.privacy.certificate import recompute
@@ -17,7 +19,8 @@ from privateer_core.privacy.record import Row, describe_terms, make_record
 from privateer_core.privacy.record_verification import read_certificates
 from privateer_core.privacy.terms_verification import Limits
 from privateer_core.spec.spec import Spec
-from tests.contract.subjects import specs
+from privateer_core.wire.publication import decode_publication
+from privateer_server.rounds.schedule import Schedule
 from tests.documents.offline import published
 from tests.support.processors import arithmetic
 
@@ -25,11 +28,10 @@ LIMITS = Limits(math.inf, 1.0, math.inf, 1.0, 1, "hidden", allow_central=True)
 """The settings of a device that allows every trust model that keeps its promise."""
 
 
-def make_documents(name: str) -> dict[str, Any]:
-    """The publication of an instance's round, its record before that round, and in it."""
-    spec = specs()[name]
+def make_documents(spec: Spec) -> dict[str, Any]:
+    """The publication of an experiment's round, its record before that round, and in it."""
     publication = published(spec)
-    terms = Participation(publication, spec.name, LIMITS, is_paused=True).terms
+    terms = Schedule(spec).open(7).policy.terms
     row = Row(version=4, received=0, released=False, **msgspec.structs.asdict(describe_terms(terms)))
     records = [make_record(spec, {}), *([_record(spec, row)] if terms.batch_size else [])]
     return {
@@ -42,9 +44,14 @@ def _record(spec: Spec, row: Row) -> Any:
     return make_record(spec, {"": [row]}, silent=(1, 2, 3))
 
 
-def verify(name: str, document: dict[str, Any]) -> None:
+def read_spec(document: dict[str, Any]) -> Spec:
+    """The spec that a publication carries."""
+    return parse_spec_body(decode_publication(base64.b64decode(document["publication"])).spec)
+
+
+def verify(document: dict[str, Any]) -> None:
     """Take part in the round as a device, and verify the records as an auditor: raises what either refuses."""
-    spec = specs()[name]
+    spec = read_spec(document)
     is_simulated = spec.privacy.trust.is_simulated
     publication = base64.b64decode(document["publication"])
     followed = Participation(publication, spec.name, LIMITS, is_paused=is_simulated)
@@ -70,14 +77,14 @@ def norms() -> list[str]:
     return [float(np.linalg.norm(np.arange(1.0, size) ** -0.5)).hex() for size in range(2, 200, 3)]
 
 
-def everything(names: list[str]) -> dict[str, Any]:
-    """All of it for some instances."""
-    documents = {name: make_documents(name) for name in names}
+def everything(specs: Mapping[str, Spec]) -> dict[str, Any]:
+    """All of it for some experiments, by name."""
+    documents = {name: make_documents(spec) for name, spec in specs.items()}
     return {"documents": documents, "sensitivities": sensitivities(), "norms": norms(), "arithmetic": arithmetic()}
 
 
 if __name__ == "__main__":
     documents = json.load(sys.stdin)
-    for name, document in documents.items():
-        verify(name, document)
-    json.dump(everything(list(documents)), sys.stdout)
+    for document in documents.values():
+        verify(document)
+    json.dump(everything({name: read_spec(document) for name, document in documents.items()}), sys.stdout)
