@@ -17,7 +17,6 @@ from privateer_core.errors import SpecError
 from privateer_core.sampling.laplace import DiscreteLaplace
 from privateer_core.sampling.normal import EPSILON_MAX, RoundedNormal, sampling_cost
 from privateer_core.sampling.randomness import NoiseSource
-from privateer_core.vdaf.field import FIELD_128
 
 STEPS: Final = 255 * 256
 """Steps of a vote in noisy sums: a multiple of the units into which votes are divided, and much finer than noise."""
@@ -112,6 +111,8 @@ class ServerNoise(msgspec.Struct, frozen=True, dict=True):
 
         A server draws it once: two draws for the same cells spend the promise twice.
         """
+        from privateer_core.vdaf.field import FIELD_128  # devices of other trust models need not load it
+
         step, steps = STEPS // unit, self.draw(len(share), noise).tolist()
         return [(number * step + own) % FIELD_128.modulus for number, own in zip(share, steps, strict=True)]
 
@@ -126,6 +127,8 @@ class ServerNoise(msgspec.Struct, frozen=True, dict=True):
 
 def join_shares(shares: Sequence[Sequence[int]]) -> Ints:
     """Return the noisy cells, in steps, by both servers' shares of a release."""
+    from privateer_core.vdaf.field import FIELD_128
+
     modulus = FIELD_128.modulus
     sums = (sum(numbers) % modulus for numbers in zip(*shares, strict=True))
     return np.array([number - modulus if 2 * number > modulus else number for number in sums], np.int64)

@@ -1,7 +1,7 @@
 """Votes for cells in shares of two servers, each with noise of its own: means of keys, and hits of a few keys."""
 
 from functools import cached_property
-from typing import Any, ClassVar, Final, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
 
 import msgspec
 import numpy as np
@@ -18,8 +18,9 @@ from privateer_core.primitives.contributions import BERNSTEIN, BITS, CellHits, K
 from privateer_core.primitives.public_coins import Layout
 from privateer_core.primitives.questions import KeyedHits, KeyedMeans
 from privateer_core.sampling.randomness import NoiseSource, RandomSource, round_shares_stochastically
-from privateer_core.vdaf.circuits import encode_number, simplex
-from privateer_core.vdaf.prio3 import HISTOGRAM, Prio3
+
+if TYPE_CHECKING:
+    from privateer_core.vdaf.prio3 import Prio3
 
 _DIVIDED_VOTE: Final = 0xFFFF0001
 """Codepoint of a circuit that is not of the draft: the cells of a vote that is divided sum up to its unit."""
@@ -99,8 +100,12 @@ class SharedVotes(Mechanism, frozen=True):
         return self.n_parts / self.parts.count * self.server_noise.variance
 
     @cached_property
-    def prio3(self) -> Prio3:
+    def prio3(self) -> "Prio3":
         """Shares and proofs of votes: Prio3Histogram if a vote is undivided."""
+        # Devices of other trust models make no shares, and need not load what does.
+        from privateer_core.vdaf.circuits import simplex
+        from privateer_core.vdaf.prio3 import HISTOGRAM, Prio3
+
         return Prio3(simplex(self.n_cells, self.unit), HISTOGRAM if self.unit == 1 else _DIVIDED_VOTE)
 
     @property
@@ -115,6 +120,8 @@ class SharedVotes(Mechanism, frozen=True):
 
     def encode(self, reports: Records) -> list[list[int]]:
         """Encode each vote as the bits of the circuit."""
+        from privateer_core.vdaf.circuits import encode_number
+
         n_places, rows = self.layout.keys * self.layout.groups, []
         for place, parts in zip(self._locate_cells(reports).tolist(), reports["parts"].tolist(), strict=True):
             cells = range(place, self.n_cells - 1, n_places) if place >= 0 else (self.n_cells - 1,)
