@@ -11,11 +11,11 @@ from privateer_core.privacy.terms import Terms
 from privateer_core.privacy.trust import CALIBRATIONS, Crowd, Curator, NoiseOrigin, count_honest
 from privateer_core.spec.privacy import ArmVisibility, Privacy
 from privateer_core.spec.spec import Spec
-from privateer_core.wire.publication import Round
+from privateer_core.wire.publication import MESSAGES_MAX, Round
 
 BATCH_MAX: Final = 100_000_000
 """Largest number of participants of a shuffled batch that devices take part in."""
-_WORK_MAX: Final = {"messages": 1 << 17, "directions": 1024, "seed": (1 << 64) - 1}
+_WORK_MAX: Final = {"messages": MESSAGES_MAX, "directions": 1024, "seed": (1 << 64) - 1}
 """Largest sizes of a mechanism's work on a device, by name of the parameter."""
 _REMEDY: Final = "do not take part"
 _ARM_ASSUMPTIONS: Final = {

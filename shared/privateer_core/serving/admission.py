@@ -10,6 +10,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from privateer_core.errors import SpecError
+from privateer_core.wire.publication import MESSAGES_MAX
 
 _HEADER_BYTES: Final = 1024
 """Upper bound on the header of an upload or a batch."""
@@ -74,7 +75,9 @@ class ExperimentSize(NamedTuple):
         batch_bytes = largest.request_bytes(largest.n_participants)
         n_messages = max(round_.n_participants * round_.messages for round_ in self.rounds)
         batch_text = f"a round of {largest.n_participants:,} people comes to {batch_bytes:,} bytes"
-        refusals = list[SpecError]()
+        n_own_messages = max(round_.messages for round_ in self.rounds)
+        own_text = f"a person sends up to {n_own_messages:,} messages"
+        refusals = _Limit("device", "", MESSAGES_MAX).check(n_own_messages, own_text, "privacy.epsilon", noise_fix)
         if server:
             limit = _Limit("server", "PRIVATEER_BATCH_BYTES_MAX", server.batch_bytes_max, server.body_budget)
             # Where noise alone makes a report too large, fewer participants do not help.

@@ -31,6 +31,8 @@ _KEY_ID_CACHE_SIZE: Final = 1024
 """Number of keys whose ids are cached, since every report is compared with an id."""
 _NUMBER_LIMIT: Final = 1 << 63
 """Versions and deadlines are below this limit, since databases store them."""
+MESSAGES_MAX: Final = 1 << 17
+"""Largest number of messages that a device sends for a report."""
 ASKS_HEADER: Final = "Privateer-Asks"
 ASKS_PUBLISHED: Final = "published"
 ASKS_NOBODY: Final = "nobody"

@@ -14,6 +14,7 @@ from privateer_core.serving.connections import Connections, ConnectionStage
 from privateer_core.serving.fair_queue import SenderQueue
 from privateer_core.serving.http.bodies import Body, Budget, Reservation, verify_digest
 from privateer_core.wire.batch import UPLOAD
+from privateer_core.wire.publication import MESSAGES_MAX
 
 
 class FakeConnection:
@@ -151,6 +152,15 @@ def test_the_required_limit_is_accepted_and_one_less_refused(size, limit, requir
     assert setting in refusal.detail
     assert f"{setting}={required}" in str(refusal.remedy) or not setting
     assert str(required - 1) in refusal.detail.replace(",", "")
+
+
+def test_a_report_of_more_messages_than_devices_send_is_refused() -> None:
+    """Services opened phased experiments that every device refused."""
+    for messages in (MESSAGES_MAX, MESSAGES_MAX + 1):
+        size = SHUFFLED._replace(rounds=[RoundSize(n_participants=2, messages=messages, sealed_size=1)])
+        details = [(refusal.field, refusal.detail) for refusal in size.find_refusals()]
+        sentence = "a person sends up to 131,073 messages, and the device takes 131,072, whatever its settings, at once"
+        assert details == [("privacy.epsilon", sentence)] * (messages > MESSAGES_MAX)
 
 
 def test_a_floor_takes_the_smallest_round_or_refuses_it() -> None:
