@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from functools import singledispatch
 from typing import Any, Final, NamedTuple
 
-import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -16,10 +15,14 @@ from privateer_core.mechanisms import FeatureSums, Mechanism, RowSums, ScreenedM
 from privateer_core.mechanisms.cell_pairs import CellPairs
 from privateer_core.mechanisms.central_sums import CentralSums
 from privateer_core.mechanisms.mechanism import UNIT
+from privateer_core.mechanisms.shared_votes import SharedVotes
 from privateer_core.mechanisms.vectors.vector_noise import CentralVectors, GaussianVectors
+from privateer_core.primitives import public_coins
 from privateer_core.primitives.bounded_vectors import BoundedVectors
 from privateer_core.primitives.clipping import Ball
 from privateer_core.primitives.contributions import Contributions, FeatureValues, KeyedValues, RowValues
+from privateer_core.primitives.public_coins import SlotLayout
+from privateer_core.primitives.questions import FeatureMeans
 from privateer_core.primitives.row_ball import JOINT, RowBall, joint_reports
 from privateer_core.privacy.trust import NoiseOrigin
 from privateer_lab.simulation.scores import SeededNoise
@@ -80,8 +83,9 @@ def curators() -> dict[str, Mechanism]:
 
 
 def _answers(below: float) -> FeatureSums:
-    question: Any = algorithm("additive").spec.instances()["central-arms"].typical_question()
-    return FeatureSums.calibrated(msgspec.structs.replace(question, below=below), *_PROMISE)
+    thresholds = np.array([[public_coins.UNIT // 2, 3 * public_coins.UNIT // 4]], np.uint32)
+    question = FeatureMeans(SlotLayout(0, thresholds), 3, (1, 8, 5), counts_arms=True, below=below)
+    return FeatureSums.calibrated(question, *_PROMISE)
 
 
 def _ball_of_answers(below: float) -> float:
@@ -147,6 +151,12 @@ def _(mechanism: CentralSums, total: Any) -> Array:
 @_whiten.register
 def _(mechanism: CellPairs, total: Any) -> Array:
     return np.asarray(total.cells.ravel() / (mechanism.unit * mechanism.scale))
+
+
+@_whiten.register
+def _(mechanism: SharedVotes, total: Any) -> Array:
+    cells = total.cells.ravel() / mechanism.unit
+    return np.append(cells, total.reports - cells.sum()) / (mechanism.server_noise.scale or 1.0)
 
 
 @_whiten.register

@@ -183,7 +183,7 @@ class SharedVotes(Mechanism, frozen=True):
         """Return the sums of parts, (P, keys, groups), by the index of their key and group."""
         sums, has_key = np.zeros((self.layout.keys * self.layout.groups, self.n_parts), np.int64), places >= 0
         np.add.at(sums, places[has_key], parts[has_key].astype(np.int64))
-        return sums.T.reshape(-1, self.layout.keys, self.layout.groups)
+        return sums.T.reshape(self.n_parts, self.layout.keys, self.layout.groups)
 
     @override
     def release(self, total: PartTotal, noise: NoiseSource) -> Any:
