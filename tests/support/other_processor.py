@@ -33,7 +33,10 @@ def make_documents(spec: Spec) -> dict[str, Any]:
     publication = published(spec)
     terms = Schedule(spec).open(7).policy.terms
     row = Row(version=4, received=0, released=False, **msgspec.structs.asdict(describe_terms(terms)))
-    records = [make_record(spec, {}), *([_record(spec, row)] if terms.batch_size else [])]
+    records = [
+        make_record(spec, {}),
+        *([_record(spec, row)] if terms.batch_size and spec.privacy.trust.is_served else []),
+    ]
     return {
         "publication": base64.b64encode(publication).decode(),
         "records": [msgspec.to_builtins(record) for record in records],

@@ -18,6 +18,7 @@ from privateer_core.primitives.contributions import KeyedValues
 from privateer_core.primitives.public_coins import UNIT, Layout
 from privateer_core.primitives.questions import KeyedMeans, Question, SmallDomainMeans
 from privateer_core.privacy.terms import Terms
+from privateer_core.privacy.trust import Crowd
 from privateer_core.spec.arms import ArmsSpec
 from privateer_core.spec.half_life import FIELD, HalfLife, check_half_lives, half_life_concerns, list_half_lives
 from privateer_core.spec.sections import Section, parse_section
@@ -113,11 +114,15 @@ class BanditSpec(ArmsSpec):
         """Return the base's warnings, and one if reports hide the arm."""
         concerns = super().concerns()
         if self.privacy.has_arm_in_key:
-            concerns.append(
+            concern = (
                 "reports hide the arm, because privacy.arm_visibility = 'visible' promises privacy against whoever "
-                "sees which arm a person got. If nobody does, privacy.arm_visibility = 'hidden' learns with half of "
-                "the regret; if somebody does who drops no reports by their arm, 'grouped' loses less above epsilon 1"
+                "sees which arm a person got. If nobody does, privacy.arm_visibility = 'hidden' learns with "
             )
+            if self.privacy.trust.crowd is Crowd.RELEASE:
+                concerns.append(f"{concern}less noise")
+            else:
+                concern += "half of the regret; if somebody does who drops no reports by their arm, 'grouped' loses "
+                concerns.append(f"{concern}less above epsilon 1")
         return concerns + half_life_concerns(self.algorithm.half_lives, self.largest_batch())
 
     @classmethod

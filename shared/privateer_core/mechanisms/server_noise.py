@@ -13,7 +13,7 @@ from privateer_core.accounting.allotment import Allotment
 from privateer_core.accounting.events import Event, Gaussian, Pure
 from privateer_core.accounting.gaussian import published_standard_deviation
 from privateer_core.arrays import Ints
-from privateer_core.errors import SpecError
+from privateer_core.errors import BatchRefused, SpecError
 from privateer_core.sampling.laplace import DiscreteLaplace
 from privateer_core.sampling.normal import EPSILON_MAX, RoundedNormal, sampling_cost
 from privateer_core.sampling.randomness import NoiseSource
@@ -126,9 +126,18 @@ class ServerNoise(msgspec.Struct, frozen=True, dict=True):
 
 
 def join_shares(shares: Sequence[Sequence[int]]) -> Ints:
-    """Return the noisy cells, in steps, by both servers' shares of a release."""
+    """Return the noisy cells, in steps, by both servers' shares of a release.
+
+    Raises
+    ------
+    BatchRefused
+        If a cell has more than 63 bits, as one of shares that a dishonest server made up.
+    """
     from privateer_core.vdaf.field import FIELD_128
 
     modulus = FIELD_128.modulus
     sums = (sum(numbers) % modulus for numbers in zip(*shares, strict=True))
-    return np.array([number - modulus if 2 * number > modulus else number for number in sums], np.int64)
+    cells = [number - modulus if 2 * number > modulus else number for number in sums]
+    if max(map(abs, cells), default=0) >= 1 << 63:
+        raise BatchRefused("shares of a release do not add up to counts of votes")
+    return np.array(cells, np.int64)

@@ -146,6 +146,8 @@ class _Cohort:
         rounds, planned = self._promise.rounds, self._promise.planned
         planned_path = f"{self._prefix}planned"
         _check(bool(rounds) != (planned is not None), "must be there just where there are no rounds", planned_path)
+        is_served = planned is not None or self._privacy.trust.is_served
+        _check(is_served, "no service runs rounds of this model", f"{self._prefix}rounds")
         return {planned_path: planned} if planned else {f"{self._prefix}rounds.{row.version}": row for row in rounds}
 
     def _terms(self, path: str, row: PlannedTerms) -> Terms:

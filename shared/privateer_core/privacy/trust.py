@@ -230,7 +230,8 @@ TRUST: Final[dict[str, Trust]] = {
             delta_least=1e-8,
             reader="the server or the shuffler, each by itself",
             assumes=(
-                "the shuffler and the server do not pool shares, and neither tells the other its noise",
+                "the shuffler and the server do not pool shares",
+                "the other one adds noise of its operating system once for each vote, and tells nobody",
                 "nobody can tell the numbers that TurboSHAKE128 makes of an unknown seed from random ones",
             ),
             event=lambda mechanism, _: mechanism.release_event,

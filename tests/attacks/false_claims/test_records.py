@@ -135,6 +135,13 @@ def test_a_minimum_share_above_the_certified_one_is_refused(share: float) -> Non
     refused(record, ".honest")
 
 
+def test_rounds_that_no_service_runs_are_refused() -> None:
+    """A curator that sees records claimed rounds of two servers, each of which sees nothing."""
+    spec = algorithm("bandit").spec.instances()["split"]
+    assert read_certificates(json.loads(msgspec.json.encode(make_record(spec, {}))))
+    refused(json.loads(msgspec.json.encode(make_record(spec, rounds_of(spec, 2)))), "rounds")
+
+
 def test_limits_without_effect_are_not_in_the_record() -> None:
     spec = parse_spec(tables({"privacy.local_epsilon_max": 9.0, "privacy.min_batch": 7}))
     record = make_record(spec, rounds_of(spec, 2))

@@ -14,7 +14,7 @@ from scipy.integrate import quad
 
 from privateer_core.accounting.accountant import account
 from privateer_core.accounting.allotment import allot
-from privateer_core.errors import OutOfRange, SpecError
+from privateer_core.errors import BatchRefused, OutOfRange, SpecError
 from privateer_core.mechanisms.cell_pairs import CellPairs, CellTriples
 from privateer_core.mechanisms.central_sums import CentralSums
 from privateer_core.mechanisms.mechanism import NO_KEY
@@ -171,6 +171,12 @@ def test_the_noise_of_two_servers_is_as_simulated(noise: ServerNoise) -> None:
     assert stats.ks_2samp(released, simulated).pvalue > 1e-6
     silent = [noisy[0], [number * STEPS % PRIME for number in shares[1]]]
     assert (join_shares(silent) / STEPS).var() < noise.variance - 8 * allowed, "planted: the helper adds no noise"
+
+
+def test_shares_that_a_dishonest_server_made_up_are_refused() -> None:
+    """A random share of 128 bits was an error of numpy's."""
+    with pytest.raises(BatchRefused, match="do not add up to counts of votes"):
+        join_shares([[2**100], [2**90]])
 
 
 def test_a_vote_that_is_not_one_and_a_mechanism_without_noise_are_refused() -> None:
