@@ -12,12 +12,12 @@ from privateer_core.algorithms import parse_spec
 from privateer_core.errors import SpecError
 from privateer_core.privacy.record import make_record
 from privateer_core.spec.spec import Spec
+from privateer_core.wire.publication import MESSAGES_MAX
 from privateer_server.rounds.schedule import Schedule
 from tests.contract.subjects import specs
 from tests.support.specs import NUMBER
 
 Draw = Callable[[np.random.Generator], Any]
-_MESSAGES_MAX = 1 << 17  # devices send no more
 _FEATURES: tuple[Any, ...] = (NUMBER, {**NUMBER, "missing": True}, {"low": 0.0, "high": 24.0, "cyclic": True})
 _FEATURES += ({"levels": [0, 1]}, {"levels": ["one", "two", "three"]})
 
@@ -77,5 +77,5 @@ def draw_specs(algorithm: str, model: str, seed: int) -> Iterator[Spec]:
                 spec, tables = (parse_spec(changed), changed) if rng.random() < 0.5 else (spec, tables)
         with suppress(SpecError):  # a server refuses some specs only when it opens the first round
             make_record(spec, {})
-            if Schedule(spec).open(seed).policy.terms.messages <= _MESSAGES_MAX:
+            if Schedule(spec).open(seed).policy.terms.messages <= MESSAGES_MAX:
                 yield spec

@@ -114,15 +114,17 @@ class BanditSpec(ArmsSpec):
         """Return the base's warnings, and one if reports hide the arm."""
         concerns = super().concerns()
         if self.privacy.has_arm_in_key:
-            concern = (
+            reason = (
                 "reports hide the arm, because privacy.arm_visibility = 'visible' promises privacy against whoever "
-                "sees which arm a person got. If nobody does, privacy.arm_visibility = 'hidden' learns with "
+                "sees which arm a person got. If nobody does, "
             )
-            if self.privacy.trust.crowd is Crowd.RELEASE:
-                concerns.append(f"{concern}less noise")
-            else:
-                concern += "half of the regret; if somebody does who drops no reports by their arm, 'grouped' loses "
-                concerns.append(f"{concern}less above epsilon 1")
+            remedy = (
+                "compare it with 'hidden' by privateer plan"
+                if self.privacy.trust.crowd is Crowd.RELEASE
+                else "privacy.arm_visibility = 'hidden' learns with half of the regret; if somebody does who drops no "
+                "reports by their arm, 'grouped' loses less above epsilon 1"
+            )
+            concerns.append(reason + remedy)
         return concerns + half_life_concerns(self.algorithm.half_lives, self.largest_batch())
 
     @classmethod

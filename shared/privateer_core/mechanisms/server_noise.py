@@ -114,7 +114,7 @@ class ServerNoise(msgspec.Struct, frozen=True, dict=True):
         from privateer_core.vdaf.field import FIELD_128  # devices of other trust models need not load it
 
         step, steps = STEPS // unit, self.draw(len(share), noise).tolist()
-        return [(number * step + own) % FIELD_128.modulus for number, own in zip(share, steps, strict=True)]
+        return [(number * step + addend) % FIELD_128.modulus for number, addend in zip(share, steps, strict=True)]
 
     @cached_property
     def _normal(self) -> RoundedNormal:

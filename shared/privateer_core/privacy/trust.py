@@ -231,7 +231,7 @@ TRUST: Final[dict[str, Trust]] = {
             reader="the server or the shuffler, each by itself",
             assumes=(
                 "the shuffler and the server do not pool shares",
-                "the other one adds noise of its operating system once for each vote, and tells nobody",
+                "the other one adds noise from its operating system, once for each vote, and reveals it to nobody",
                 "nobody can tell the numbers that TurboSHAKE128 makes of an unknown seed from random ones",
             ),
             event=lambda mechanism, _: mechanism.release_event,

@@ -155,7 +155,7 @@ def test_shares_of_votes_are_released_as_votes_in_the_clear(mechanism: SharedVot
 
 @pytest.mark.parametrize("noise", [ServerNoise(6.0), ServerNoise(scale=2.0)], ids=["normal", "laplace"])
 def test_the_noise_of_two_servers_is_as_simulated(noise: ServerNoise) -> None:
-    """Of 40,000 numbers the variance has a standard error of 0.7 % (normal) and 1.1 %: 5 of them are allowed.
+    """The variance of 40,000 numbers has a standard error of 0.7 % (normal) and 1.1 %: 5 of them are allowed.
 
     The planted release with one server's noise has half of the variance, 45 standard errors away.
     """
