@@ -69,10 +69,20 @@ class Effort:
         return {name: self.data[name] for name in (reproduction.needs, *reproduction.reads) if name in self.data}
 
     def play(self, run: Callable[..., Result], settings: Iterable[tuple[Any, ...]]) -> Iterator[Result]:
-        """Yield the results of runs of all settings with each seed, the last argument, in the order of completion."""
+        """Yield the results of runs of all settings with each seed, the last argument, seed by seed."""
         cases = list(settings)
-        tasks = [(*setting, seed) for seed in range(self.seeds) for setting in cases]
-        yield from run_tasks(run, tasks, self.jobs, self.backend)
+        return self.run_in_order(run, [(*setting, seed) for seed in range(self.seeds) for setting in cases])
+
+    def run_in_order(self, run: Callable[..., Result], tasks: Sequence[tuple[Any, ...]]) -> Iterator[Result]:
+        """Yield the results of ``run(*task)`` in the order of tasks, so that rows are the same on every machine."""
+        numbered_tasks = [(run, number, *task) for number, task in enumerate(tasks)]
+        results: dict[int, Result] = {}
+        n_yielded = 0
+        for number, result in run_tasks(_run_numbered, numbered_tasks, self.jobs, self.backend):
+            results[number] = result
+            while n_yielded in results:
+                yield results.pop(n_yielded)
+                n_yielded += 1
 
     def without(self, options: Collection[str]) -> "Effort":
         """Return the effort without the data of these options."""
@@ -95,6 +105,10 @@ class TableLine(NamedTuple):
         """The line in words."""
         figures = {"published": self.published, "run here": self.run_here, "ours": self.ours}
         return f"{self.what}: {'; '.join(f'{name} {figure}' for name, figure in figures.items() if figure)}"
+
+
+def _run_numbered(run: Callable[..., Result], number: int, *task: Any) -> tuple[int, Result]:
+    return number, run(*task)
 
 
 def no_texts(_rows: Rows) -> list[str]:
@@ -182,7 +196,7 @@ def _play_case(case: ReproductionCase, seed: int) -> list[Row]:
 
 
 def run_cases(cases: Sequence[ReproductionCase], effort: Effort) -> Iterator[Row]:
-    """Yield a row for each case, policy and seed, in the order of completion."""
+    """Yield a row for each case, policy and seed, seed by seed."""
     for rows in effort.play(_play_case, ((case,) for case in cases)):
         yield from rows
 

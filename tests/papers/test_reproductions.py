@@ -2,10 +2,11 @@
 
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -49,6 +50,15 @@ def test_rows_by_their_facts() -> None:
         ("b", None): 1,
     }
     assert ROWS.values("n") == [1, 2]
+
+
+def test_rows_come_in_the_order_of_tasks_whatever_ends_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    def run_backwards(run: Callable[..., Any], tasks: list[tuple[Any, ...]], *_options: object) -> Iterator[Any]:
+        return (run(*task) for task in reversed(tasks))
+
+    monkeypatch.setattr("privateer_papers.reproduction.run_tasks", run_backwards)
+    results = list(Effort(seeds=2).play(lambda setting, seed: (setting, seed), [("a",), ("b",)]))
+    assert results == [("a", 0), ("b", 0), ("a", 1), ("b", 1)]
 
 
 def test_means_have_intervals_and_published_rows_bring_their_own() -> None:

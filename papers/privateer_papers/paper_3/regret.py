@@ -15,7 +15,6 @@ from privateer_core.policies.policy import Arms
 from privateer_core.spec.spec import Spec
 from privateer_lab.environments import environment_for
 from privateer_lab.render.pictures import COLOURS, create_panels
-from privateer_lab.simulation.parallel import run_tasks
 from privateer_lab.simulation.simulate import simulate_once
 from privateer_papers.paper_3.lasso_bandits import Fliphat, LassoBandit, Problem, SparseBandit, ThresholdedLassoBandit
 from privateer_papers.paper_3.privatelasso import LEAF_SIZE, GaussianTree, PrivateLasso
@@ -147,7 +146,7 @@ def _rows(effort: Effort) -> Iterator[Row]:
     for features, end in product(sizes, list_points(people)):
         yield {"policy": _RATE_LABEL, "d": features, "people": end, "seed": 0, "regret": theorem_rate(end)}
     tasks = list(product((*_PROMISES, _PEERS_TASK), sizes, (people,), range(effort.seeds)))
-    for rows in run_tasks(run_curves, tasks, effort.jobs, effort.backend):
+    for rows in effort.run_in_order(run_curves, tasks):
         yield from rows
 
 

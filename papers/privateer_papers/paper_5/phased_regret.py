@@ -12,7 +12,6 @@ from typing_extensions import override
 from privateer_core.algorithms.phased import PhasedSection, PhasedSpec
 from privateer_core.spec.sections import parse_section
 from privateer_lab.render.pictures import COLOURS, create_panels, format_ticks_in_thousands
-from privateer_lab.simulation.parallel import run_tasks
 from privateer_lab.simulation.simulate import simulate_once
 from privateer_lab.simulation.simulation import Run
 from privateer_papers.paper_5.dp_dpe import DpDpeSpec
@@ -74,13 +73,13 @@ def section_7_spec(
 
 
 def run_variants(effort: Effort, deltas: Sequence[float], epsilons: Sequence[float]) -> Iterator[tuple[Row, Run]]:
-    """Yield runs of every trust model, calibration and promise in the order of completion, with their facts."""
+    """Yield runs of every trust model, calibration and promise with their facts, seed by seed."""
     tasks = []
     for seed, (model, calibration) in product(range(effort.seeds), VARIANTS):
         for delta, epsilon in [(None, None)] if model == "none" else product(deltas, epsilons):
             facts = {"model": model, "calibration": calibration, "epsilon": epsilon, "delta": delta, "seed": seed}
             tasks.append((facts, section_7_spec(model, calibration, epsilon, delta)))
-    yield from run_tasks(_play, tasks, effort.jobs, effort.backend)
+    yield from effort.run_in_order(_play, tasks)
 
 
 def _play(facts: Row, spec: PhasedSpec) -> tuple[Row, Run]:
@@ -129,7 +128,7 @@ def run_fixed_clients(effort: Effort) -> Iterator[tuple[Row, Run]]:
 
 
 def _run_seeds(spec: PhasedSpec, effort: Effort) -> list[Run]:
-    return list(run_tasks(simulate_once, [(spec, seed) for seed in range(effort.seeds)], effort.jobs, effort.backend))
+    return list(effort.run_in_order(simulate_once, [(spec, seed) for seed in range(effort.seeds)]))
 
 
 def _mean_numbers_sent(runs: list[Run]) -> float:

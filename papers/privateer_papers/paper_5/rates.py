@@ -7,7 +7,6 @@ from typing import Final
 from matplotlib.figure import Figure
 
 from privateer_lab.render.pictures import COLOURS, create_panels
-from privateer_lab.simulation.parallel import run_tasks
 from privateer_lab.simulation.simulate import simulate_once
 from privateer_papers.growth import Slope, SlopeClaims, fit_slope, label_log_axes
 from privateer_papers.paper_5.phased_regret import ALPHA, VARIANTS, section_7_spec
@@ -50,7 +49,7 @@ def _rows(effort: Effort) -> Iterator[Row]:
     tasks = [(model, calibration, horizon, seed) for seed, horizon, (model, calibration) in settings]
     if not effort.quick:
         tasks += [("local", "tight", horizon, seed) for seed, horizon in product(range(effort.seeds), _LONG_HORIZONS)]
-    yield from run_tasks(play, tasks, effort.jobs, effort.backend)
+    yield from effort.run_in_order(play, tasks)
 
 
 def fit_variant_slope(rows: Rows, figure: str, model: str, calibration: str) -> Slope:
