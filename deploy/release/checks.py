@@ -97,7 +97,7 @@ def _start(tag: str, *options: str) -> str:
     settings = {
         "PRIVATEER_ADMIN_TOKEN": "token-of-the-release-check",
         "PRIVATEER_EXPERIMENTS": "release-check",
-        "PRIVATEER_ATTESTATION": "open",
+        "PRIVATEER_ATTESTATION_VERIFIER": "open",
         "PRIVATEER_SERVER_URL": "http://127.0.0.1:8002",
     }
     words = [word for name, value in settings.items() for word in ("--env", f"{name}={value}")]

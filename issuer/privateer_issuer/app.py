@@ -38,8 +38,8 @@ from privateer_core.serving.http.openapi import (
     describe_service,
     select_public,
 )
-from privateer_core.serving.http.page_cache import PageCache, Version, common_version
-from privateer_core.serving.http.problems import answer_problems
+from privateer_core.serving.http.page_cache import PageCache, Version, find_common_page_version
+from privateer_core.serving.http.problems import install_problem_handlers
 from privateer_core.serving.http.report_endpoint import json_response
 from privateer_core.serving.logs import BUILD
 from privateer_core.serving.process import Background, Listener, ServiceListeners, listen, prepare_process, run
@@ -53,7 +53,7 @@ from privateer_issuer.metrics import IssuerMetrics
 from privateer_issuer.settings import IssuerSettings, read_settings
 from privateer_issuer.signing_keys import KeyRing
 from privateer_issuer.store import IssuerStore
-from privateer_issuer.token_requests import DeviceQuotas, TokenRequests, attestation
+from privateer_issuer.token_requests import DeviceQuotas, TokenRequests, load_attestation
 
 _OK: Final = 200
 _BODY_BUDGET_BYTES: Final = 4 << 20
@@ -130,7 +130,7 @@ class IssuerPages:
 def create_app(settings: IssuerSettings, clock: Clock | None = None) -> TimingMiddleware:
     """Create the issuer's application, which locks its data folder until its lifespan ends."""
     clock = clock or SystemClock()
-    attestation_plug = attestation(settings.attestation, settings.environment)
+    attestation_plug = load_attestation(settings.attestation_verifier, settings.environment)
     settings.data.mkdir(mode=0o700, parents=True, exist_ok=True)
     settings.data.chmod(0o700)
     store = IssuerStore(settings.data)
@@ -172,13 +172,13 @@ def create_app(settings: IssuerSettings, clock: Clock | None = None) -> TimingMi
         ],
         lifespan=lifespan,
     )
-    answer_problems(app, "issuer")
+    install_problem_handlers(app, "issuer")
     app.router.redirect_slashes = False
     return TimingMiddleware(PageCache(app, partial(_page_version, keys)), _page_template, metrics.answer)
 
 
 def _page_version(keys: KeyRing, scope: Scope) -> Version | None:
-    return Version(scope["path"], keys.directory) if scope["path"] == "/token-keys" else common_version(scope)
+    return Version(scope["path"], keys.directory) if scope["path"] == "/token-keys" else find_common_page_version(scope)
 
 
 async def _rotate_keys(keys: KeyRing) -> None:

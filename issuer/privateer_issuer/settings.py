@@ -52,7 +52,7 @@ class IssuerSettings(ServiceSettings):
         validation_alias="PRIVATEER_ISSUER_NAME",
         description="how devices know it: host, and port unless it is 443",
     )
-    attestation: str = Field(
+    attestation_verifier: str = Field(
         description="`hmac`, or the name of another [plug](tokens.md#attestation); `open` trusts all"
     )
     attestation_secrets: Path | None = Field(

@@ -78,7 +78,7 @@ class Hmac:
 _BUILT_IN: Final[Mapping[str, AttestationFactory]] = {"open": Open, "hmac": Hmac}
 
 
-def attestation(name: str, environment: Mapping[str, str]) -> Attestation:
+def load_attestation(name: str, environment: Mapping[str, str]) -> Attestation:
     """Return the attestation plug with this name; refuse a name that is not installed."""
     if name in _BUILT_IN:
         return _BUILT_IN[name](environment)
@@ -86,7 +86,7 @@ def attestation(name: str, environment: Mapping[str, str]) -> Attestation:
     if name not in plugs.names:
         names = ", ".join([*_BUILT_IN, *sorted(plugs.names)])
         detail, remedy = f"there is no attestation {name!r}", f"choose from {names}"
-        raise SpecError(detail, field="PRIVATEER_ATTESTATION", remedy=remedy)
+        raise SpecError(detail, field="PRIVATEER_ATTESTATION_VERIFIER", remedy=remedy)
     plug: Attestation = plugs[name].load()(environment)
     return plug
 

@@ -50,13 +50,13 @@ def show_claims(
 def attacks(samples: int) -> list["Case"]:
     """Return attacks on paper 5's bits, and on textbook noise at an epsilon below 1, where it is proved."""
     from privateer_core.mechanisms.vectors.vector_noise import CentralVectors, GaussianVectors
-    from privateer_lab.audit.mechanisms.bounded_vectors import BALL, BOX, DELTA, N_PARTICIPANTS, opposite_ends
+    from privateer_lab.audit.mechanisms.bounded_vectors import BALL, BOX, DELTA, N_PARTICIPANTS, build_target
     from privateer_lab.audit.views import attack_batches, attack_releases, attack_reports, mechanism_case
 
     claim, cases = (0.9, DELTA), []
     for ball in (BALL, BOX):
         noise = classic_noise(ball, *claim)
-        device, curator = opposite_ends(GaussianVectors(ball, noise)), opposite_ends(CentralVectors(ball, noise))
+        device, curator = (build_target(GaussianVectors(ball, noise)), build_target(CentralVectors(ball, noise)))
         n_samples = max(2000, samples // 10)
         cases += [
             mechanism_case(f"vectors in {ball.norm}", attack_reports, device, claim, 4 * samples, PUBLISHED),
@@ -64,6 +64,6 @@ def attacks(samples: int) -> list["Case"]:
         ]
     bits, promise = published_vectors(BOX, 10.0, 0.01, N_PARTICIPANTS), (10.0, 0.01)
     summed = mechanism_case(
-        "summed batch", attack_batches, opposite_ends(bits), promise, max(2000, samples // 20), PUBLISHED
+        "summed batch", attack_batches, build_target(bits), promise, max(2000, samples // 20), PUBLISHED
     )
     return [*cases, summed]

@@ -126,7 +126,7 @@ class SlopeClaims:
         )
         return self.summary.format(total=len(self.claims), ours=n_own, theirs=n_theirs)
 
-    def warnings(self, rows: Rows) -> list[str]:
+    def warn_of_steep_slopes(self, rows: Rows) -> list[str]:
         """Return a warning for each slope of ours that is above the paper's by more than two standard errors."""
         return [
             " ".join([self._format(self.warning, name, fits), *(self.notes[name](rows) if name in self.notes else ())])

@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from privateer_core.arrays import Array
 from privateer_core.spec.arms import ArmsSpec
 from privateer_core.spec.spec import Spec
-from privateer_lab.baselines.run import Baseline, play_once, play_together, with_arms
+from privateer_lab.baselines.run import Baseline, as_arms_spec, play_once, play_together
 from privateer_lab.render.pictures import COLOURS
 from privateer_lab.simulation.parallel import Backend, run_tasks
 from privateer_lab.simulation.simulate import half_width_95, simulate_once
@@ -27,7 +27,7 @@ class Rows(list[Row]):
         """Return the rows that have these facts."""
         return Rows(row for row in self if all(row.get(name) == value for name, value in facts.items()))
 
-    def by(self, *facts: str) -> "dict[tuple[Any, ...], Rows]":
+    def group_by(self, *facts: str) -> "dict[tuple[Any, ...], Rows]":
         """Return the rows by their values of these facts."""
         groups: dict[tuple[Any, ...], Rows] = {}
         for row in self:
@@ -186,7 +186,7 @@ class BaselineCase(ReproductionCase):
 
     def play(self, seed: int) -> list[Row]:
         """Return the row of the baseline."""
-        spec = with_arms(self.spec)
+        spec = as_arms_spec(self.spec)
         (run,) = play_together(spec, {str(self.facts["policy"]): self.baseline(spec, seed)}, seed)
         return [{**self.facts, "seed": seed, "regret": run.regret, "reward": run.reward}]
 

@@ -57,15 +57,15 @@ _PUBLIC_PAGES: Final = frozenset({"/healthz", "/readyz", "/keys", "/limits", "/r
 _DASHBOARD_PAGES: Final = build_dashboard()  # the dashboard's pages by path
 
 
-def answer_problems(app: FastAPI) -> None:
+def install_problem_handlers(app: FastAPI) -> None:
     """Answer every refusal of the control routes, and every unexpected error, with a problem document."""
-    problems.answer_problems(app, "server")
-    app.add_exception_handler(RequestValidationError, _on_invalid)
+    problems.install_problem_handlers(app, "server")
+    app.add_exception_handler(RequestValidationError, _answer_invalid_request)
     for kind in TRANSIENT_ERRORS:
         app.add_exception_handler(kind, _on_transient_error)
 
 
-async def _on_invalid(_: Request, error: Exception) -> Response:
+async def _answer_invalid_request(_: Request, error: Exception) -> Response:
     """Refuse a request with the first of its invalid parameters."""
     assert isinstance(error, RequestValidationError)
     first_error = error.errors()[0]
@@ -147,7 +147,7 @@ def _is_public(method: str, path: str) -> bool:
 
 def create_app(settings: ServerSettings, clock: Clock | None = None) -> Server:
     """Create the server on a data directory, locked until its lifespan ends; ``clock`` decides when rounds are due."""
-    traces, clock = Traces(settings.traces), clock or SystemClock()
+    traces, clock = Traces(settings.traces_url), clock or SystemClock()
     gate = settings.tokens.gate(clock=clock)
     metrics = ServerMetrics(traces.trace_stage)
     admins = Admins(AdminTokens(settings.admin_token, settings.admin_tokens), clock)
@@ -183,7 +183,7 @@ def create_app(settings: ServerSettings, clock: Clock | None = None) -> Server:
         generate_unique_id_function=lambda route: route.name,
         responses=describe_refusals(),
     )
-    answer_problems(control)
+    install_problem_handlers(control)
     control.include_router(operations_router(intake, experiments, write_health, metrics, gauges))
     control.include_router(backup_router(Backups(data.store, clock, metrics.registry), admins))
     budget = Budget(settings.body_budget)

@@ -94,7 +94,7 @@ class ServerSettings(UploadSettings):
         description="file of the key that signs publications and the log, made if missing; servers that share their "
         "data have the same key ([its key](operations/keys.md#the-servers-key))",
     )
-    traces: str = Field(
+    traces_url: str = Field(
         default="",
         repr=False,  # an address may have a password in it
         description="address of a collector of traces, OTLP over HTTP, such as `http://127.0.0.1:4318` "

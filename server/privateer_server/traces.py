@@ -23,7 +23,7 @@ from privateer_core.errors import SpecError
 from privateer_core.serving.http.answer import AnswerTiming
 from privateer_server.api.endpoints import BatchesEndpoint
 
-VARIABLE: Final = "PRIVATEER_TRACES"
+VARIABLE: Final = "PRIVATEER_TRACES_URL"
 TRACED_STAGES: Final = frozenset({"learn"})  # stages of a whole round: other stages may belong to a single report
 _TRACES_PATH: Final = "/v1/traces"
 _MAX_QUEUED_SPANS: Final = 2048

@@ -14,7 +14,7 @@ import numpy as np
 import rfc8785
 
 from privateer_core.errors import Malformed
-from privateer_core.prepared_types import prepared
+from privateer_core.prepared_types import cache_decoder
 
 T = TypeVar("T")
 _DTYPE_REGEX: Final = re.compile(r"[<|][biuf]\d")
@@ -70,7 +70,7 @@ def decode(body: bytes, kind: type[T]) -> T:
 
 @cache
 def _decoder(kind: type[Any]) -> msgspec.msgpack.Decoder[Any]:
-    return msgspec.msgpack.Decoder(prepared(kind), dec_hook=_decode_hook)
+    return msgspec.msgpack.Decoder(cache_decoder(kind), dec_hook=_decode_hook)
 
 
 def encode_canonical_json(value: Any) -> bytes:

@@ -10,7 +10,7 @@ _build_lock: Final = threading.Lock()
 _prepared_kinds: Final = set[object]()
 
 
-def prepared(kind: T) -> T:
+def cache_decoder(kind: T) -> T:
     """Return the type itself, after msgspec has built and cached its decoder."""
     if kind not in _prepared_kinds:
         with _build_lock:

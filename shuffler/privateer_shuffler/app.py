@@ -21,8 +21,8 @@ from privateer_core.errors import NotFound, PrivateerError, Unavailable
 from privateer_core.serving.http.bodies import Budget
 from privateer_core.serving.http.listeners import IS_PUBLIC_KEY, HostGuard, OriginMiddleware, PublicPages
 from privateer_core.serving.http.openapi import ServiceStatus, select_public
-from privateer_core.serving.http.page_cache import PageCache, Version, common_version
-from privateer_core.serving.http.problems import answer_problems
+from privateer_core.serving.http.page_cache import PageCache, Version, find_common_page_version
+from privateer_core.serving.http.problems import install_problem_handlers
 from privateer_core.serving.http.report_endpoint import Reply, json_response
 from privateer_core.serving.logs import BUILD
 from privateer_core.serving.process import Background, Listener, ServiceListeners, listen, prepare_process, run
@@ -232,7 +232,7 @@ def _build_app(
         ],
         lifespan=lifespan,
     )
-    answer_problems(app, "shuffler")
+    install_problem_handlers(app, "shuffler")
     app.router.redirect_slashes = False
     rate_limit, origins = None, settings.cors_origins
     if required_gate:
@@ -253,7 +253,7 @@ def _page_version(rounds: FollowedRounds, gate: TokenGate | None, scope: Scope) 
         return Version(path, (followed.digest, followed.state)) if followed else None
     if gate and segments[1] == "experiments" and segments[3:] == ["token-keys"]:
         return Version(path, gate.find_keys(segments[2]))
-    return common_version(scope)
+    return find_common_page_version(scope)
 
 
 def _register_gauges(metrics: ShufflerMetrics, rounds: FollowedRounds, resources: Resources) -> None:

@@ -15,7 +15,7 @@ import msgspec
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from privateer_core import errors
-from privateer_core.prepared_types import prepared
+from privateer_core.prepared_types import cache_decoder
 from privateer_core.serving.logs import log_event
 from privateer_core.wire.batch import BATCH, CLOCK_REMEDY, SIGNATURE_HEADER, BatchAnswer, is_clock_problem, sign_claim
 from privateer_core.wire.identity import SIGNED_HEADER
@@ -130,7 +130,7 @@ class Upstream:
         if not response.is_success:
             raise _unexpected_response_error(response)
         try:
-            return msgspec.json.decode(response.body, type=prepared(BatchAnswer))
+            return msgspec.json.decode(response.body, type=cache_decoder(BatchAnswer))
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise _unexpected_response_error(response) from error
 
@@ -140,7 +140,7 @@ class Upstream:
         if not response.is_success:
             raise _unexpected_response_error(response)
         try:
-            key = bytes.fromhex(msgspec.json.decode(response.body, type=prepared(_ServerKey)).key)
+            key = bytes.fromhex(msgspec.json.decode(response.body, type=cache_decoder(_ServerKey)).key)
         except (msgspec.DecodeError, ValueError) as error:
             raise _unexpected_response_error(response) from error
         if self._pin:

@@ -282,14 +282,14 @@ class FollowedRounds:
     def _drop_incomplete(self, followed: TrackedRound) -> None:
         """Erase the held reports of a version that is over, unless its full batch is being delivered."""
         if followed.pool is not None and not followed.pool.is_full:
-            self.held_pools.drop(followed.pool)
+            self.held_pools.erase_unfilled(followed.pool)
 
     async def _deliver_batches(self, pool: Pool) -> None:
         """Deliver a pool once it is complete, and fill a further pool if the server asks for it."""
         is_over = await self._forwarding.deliver_when_complete(pool, lambda: self._is_past(pool.round))
         if not is_over and await self._open_next_pool(pool):
             return
-        await self.held_pools.forget(pool)
+        await self.held_pools.end_version(pool)
         followed = self._followed[pool.round.experiment]
         if followed.pool is pool:
             self._followed[pool.round.experiment] = replace(followed, pool=None, without_pool=BatchState.OVER)

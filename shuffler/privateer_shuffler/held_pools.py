@@ -53,7 +53,7 @@ class HeldPools:
         """Remove a pool that another batch of the version has replaced."""
         del self._tasks[pool]
 
-    def drop(self, pool: Pool) -> None:
+    def erase_unfilled(self, pool: Pool) -> None:
         """Erase a pool that is not full: its version is over."""
         self._tasks[pool].cancel()
         if not self._pool_store.shared:
@@ -62,11 +62,11 @@ class HeldPools:
 
     async def _abandon(self, pool: Pool) -> None:
         """Erase a pool, and count its reports as dropped."""
-        n_participants = await self.forget(pool)
+        n_participants = await self.end_version(pool)
         if self._pool_store.shared:  # of the replicas that drop the pool, the one that erased it counts its reports
             self._metrics.count_dropped(pool.round.experiment, round_to_tenths(n_participants, pool.round.batch_size))
 
-    async def forget(self, pool: Pool) -> int:
+    async def end_version(self, pool: Pool) -> int:
         """Store that a version is over, erase its pool, and return the number of participants; retry on a full disk."""
         while True:
             try:

@@ -89,7 +89,7 @@ class Subject:
         keys[: count // 5] = min(0, layout.keys - 1)
         coins = rng.integers(0, 2**32, count, dtype=np.uint32)
         groups, has = np.zeros(count, np.int64), keys >= 0
-        groups[has] = layout.group(layout.hashes(coins[has], keys[has]), keys[has])
+        groups[has] = layout.find_groups(layout.hashes(coins[has], keys[has]), keys[has])
         return KeyedValues(coins, keys, groups, 0.8 - 0.2 * (keys % 4), 0.2 * (np.arange(count) % 6))
 
     def _with_vectors(self, rng: np.random.Generator) -> BoundedVectors:

@@ -116,7 +116,7 @@ PEOPLE["GaussianVectors-joint"] = GaussianVectors(Ball("joint", 1.0, 9), 1e5)
 
 @pytest.mark.parametrize("name", PEOPLE)
 def test_the_noise_of_a_curator_is_for_the_farthest_people(name):
-    claimed, farthest = farthest_people.compare(PEOPLE[name])
+    claimed, farthest = farthest_people.measure_distances(PEOPLE[name])
     assert claimed / NEAR <= farthest <= claimed * (1 + 1e-9)
 
 
@@ -135,7 +135,7 @@ def test_running_sums_cost_what_their_matrix_costs_a_person(name):
     running = PEOPLE[name]
     entries = [math.comb(2 * k, k) / 4**k for k in range(running.steps)]
     length = math.hypot(*entries) if running.kind == "root" else math.sqrt(running.steps.bit_length())
-    claimed, least = running.release_event.sensitivity, length * farthest_people.compare(running)[1]
+    claimed, least = running.release_event.sensitivity, length * farthest_people.measure_distances(running)[1]
     assert least <= claimed <= NEAR * least
 
 

@@ -97,7 +97,7 @@ test("a value that no server takes is refused before anything is sent", () => {
 });
 
 test("only what the server says an experiment accepts is offered", () => {
-  const ids = (...accepts) => selectActions(CHANGES, { accepts }).map(({ id }) => id);
+  const ids = (...allowed) => selectActions(CHANGES, { allowed_changes: allowed }).map(({ id }) => id);
   assert.deepEqual(ids("pause", "extend", "stop", "clone", "delete"), ["pause", "extend", "stop", "clone", "delete"]);
   assert.deepEqual(ids(), []);
   assert.deepEqual(ids("something new", "delete"), ["delete"]);
@@ -112,11 +112,11 @@ test("requests have what was typed, and nothing that was not", () => {
 });
 
 test("what became of it, and what is wrong, is a sentence with a way on", () => {
-  assert.equal(describeOutcome(PAUSE, "x", { changed: true, waiting: [] }), "x is paused.");
-  assert.match(describeOutcome(EXTEND, "x", { changed: true, waiting: [{ action: "extend" }] }), /next version/);
-  assert.equal(describeOutcome(PAUSE, "x", { changed: true, waiting: [{ action: "extend" }] }), "x is paused.");
-  assert.match(describeOutcome(PAUSE, "x", { changed: false, waiting: [] }), /Nothing changed/);
-  assert.match(describeOutcome(PAUSE, "x", { changed: true, round_given_up: true, waiting: [] }), /round that was open is given up, with what came in it/);
+  assert.equal(describeOutcome(PAUSE, "x", { changed: true, pending_changes: [] }), "x is paused.");
+  assert.match(describeOutcome(EXTEND, "x", { changed: true, pending_changes: [{ action: "extend" }] }), /next version/);
+  assert.equal(describeOutcome(PAUSE, "x", { changed: true, pending_changes: [{ action: "extend" }] }), "x is paused.");
+  assert.match(describeOutcome(PAUSE, "x", { changed: false, pending_changes: [] }), /Nothing changed/);
+  assert.match(describeOutcome(PAUSE, "x", { changed: true, round_given_up: true, pending_changes: [] }), /round that was open is given up, with what came in it/);
   assert.match(describeTrouble({ status: 401, problem: {} }, ""), /token is wrong.*still here/s);
   assert.match(describeTrouble({}, "it was done"), /not known whether it was done.*Send it again/s);
   assert.equal(describeTrouble({ status: 422, problem: { field: "privacy.epsilon", detail: "must be positive", remedy: "raise it" } }, ""), "privacy.epsilon: must be positive. Raise it.");

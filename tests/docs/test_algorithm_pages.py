@@ -316,6 +316,6 @@ def test_the_levels_that_reports_have() -> None:
 
 
 @pytest.mark.parametrize("snippet", re.findall(r"```toml\n(.*?)```", REWARDS_PAGE, re.S))
-def test_snippets_are_rewards_that_a_spec_may_have(snippet: str) -> None:
+def test_recommended_reward_sections_have_no_warnings(snippet: str) -> None:
     spec = trial_of(MODELS[1], tomllib.loads(snippet)["reward"], 20_000)
     assert spec.concerns() == [], "what the page recommends has nothing to warn of"

@@ -74,7 +74,9 @@ class Services:
             sender_keys=TRUSTED,
         )
         shuffler = create_shuffler(mixing, httpx.ASGITransport(server))
-        issuing = issuer_settings(folder, experiments=("test", "shuffled"), attestation="hmac", tokens_per_device=2)
+        issuing = issuer_settings(
+            folder, experiments=("test", "shuffled"), attestation_verifier="hmac", tokens_per_device=2
+        )
         apps: dict[str, Any] = {"server": server, "shuffler": shuffler, "issuer": create_issuer(issuing)}
         self.clients = {name: get_client(app).__enter__() for name, app in apps.items()}
         self.schemas = {name: schemathesis.openapi.from_asgi("/openapi.json", app) for name, app in apps.items()}

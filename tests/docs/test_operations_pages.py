@@ -79,7 +79,9 @@ def test_every_composed_service_logs_as_its_operator_says(name: str) -> None:
     services: dict[str, dict[str, Any]] = yaml.safe_load((ROOT / name).read_text())["services"]
     names = [name_ for name_ in ("server", "shuffler", "issuer") if name_ in services]
     assert len(names) == (3 if name == "docker-compose.yml" else 2)
-    assert {services[name_]["environment"]["PRIVATEER_LOG"] for name_ in names} == {"${PRIVATEER_LOG:-text}"}
+    assert {services[name_]["environment"]["PRIVATEER_LOG_FORMAT"] for name_ in names} == {
+        "${PRIVATEER_LOG_FORMAT:-text}"
+    }
 
 
 def test_the_file_with_the_token_is_in_no_image_and_no_repository() -> None:

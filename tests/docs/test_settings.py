@@ -129,7 +129,7 @@ def test_images_set_only_variables_that_services_know(service: str) -> None:
 @pytest.mark.parametrize("service", SERVICES)
 def test_no_secret_is_shown(service: str) -> None:
     secret = "postgresql://me:opensesame-opensesame@there/x"
-    minimal = {"PRIVATEER_DATA": "d", "PRIVATEER_EXPERIMENTS": "a", "PRIVATEER_ATTESTATION": "open"}
+    minimal = {"PRIVATEER_DATA": "d", "PRIVATEER_EXPERIMENTS": "a", "PRIVATEER_ATTESTATION_VERIFIER": "open"}
     keys = dict.fromkeys(("PRIVATEER_STORE_KEY_FILE", "PRIVATEER_PUBLICATION_KEY", "PRIVATEER_SIGNING_KEY"), "key")
     databases = dict.fromkeys(("PRIVATEER_DATABASE", "PRIVATEER_JOURNAL_DATABASE", "PRIVATEER_ADMIN_TOKEN"), secret)
     settings = SERVICES[service].read(minimal | keys | databases)

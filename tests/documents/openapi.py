@@ -43,7 +43,7 @@ def service_documents() -> dict[str, dict[str, Any]]:
             data=data / "issuer",
             experiments=("test",),
             name="issuer",
-            attestation="open",
+            attestation_verifier="open",
             public_keys_file=data / "issuer.json",
         )
         apps = {"server": server, "shuffler": create_shuffler(settings), "issuer": create_issuer(issuing)}

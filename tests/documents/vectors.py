@@ -77,7 +77,7 @@ def coins() -> list[dict[str, Any]]:
         coins = np.concatenate([rng.integers(0, 2**32, 8, dtype=np.uint32), np.array([0, 2**32 - 1], np.uint32)])
         for key in range(layout.keys):
             hashes = layout.hashes(coins, np.array([key]))
-            rows = zip(coins, hashes, layout.group(hashes, np.array([key])), hash_to_sign(hashes), strict=True)
+            rows = zip(coins, hashes, layout.find_groups(hashes, np.array([key])), hash_to_sign(hashes), strict=True)
             entries += [
                 {
                     "seed": str(layout.seed),

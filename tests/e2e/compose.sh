@@ -94,7 +94,7 @@ before=$(version)
 head -c 32 /dev/urandom | od -An -tx1 | tr -d ' \n' >"$folder/secrets"
 chmod 755 "$folder"
 export PRIVATEER_UPLOAD_TOKENS=required PRIVATEER_EXPERIMENTS=$tokens PRIVATEER_ISSUER_NAME=issuer:8004
-export PRIVATEER_ATTESTATION=hmac PRIVATEER_ATTESTATION_SECRETS=$folder/secrets
+export PRIVATEER_ATTESTATION_VERIFIER=hmac PRIVATEER_ATTESTATION_SECRETS=$folder/secrets
 compose kill -s SIGKILL server shuffler >/dev/null 2>&1
 compose --profile tokens up -d server shuffler issuer >/dev/null 2>&1
 ready "$server" && ready "$shuffler" && ready "$issuer" || fail "no restart after kill -9"

@@ -108,14 +108,14 @@ async def test_noise_begins_anew_after_an_earlier_backup_was_restored(tmp_path: 
 async def test_a_failure_between_journal_and_database_draws_no_second_noise(tmp_path, steps, monkeypatch):
     settings = settings_at(tmp_path / "data")
     noises: list[np.ndarray] = []
-    settle = RunningVectors.settle
+    settle = RunningVectors.release_and_carry
 
     def noting(self: RunningVectors, total: RunningTotal, noise: Any) -> Any:
         release, total_left = settle(self, total, noise)
         noises.append(total_left.noise)
         return release, total_left
 
-    monkeypatch.setattr(RunningVectors, "settle", noting)
+    monkeypatch.setattr(RunningVectors, "release_and_carry", noting)
     async with serving(create_app(settings)) as client:
         await client.post("/experiments", json=SPEC, headers=ADMIN)
         await fill(client, 1)
@@ -147,7 +147,7 @@ class Held:
     reports: int
     rows: bytes
 
-    def merged(self, other: "Held") -> "Held":
+    def merge_with(self, other: "Held") -> "Held":
         return Held(self.reports + other.reports, self.rows + other.rows)
 
 
@@ -162,7 +162,7 @@ def holding(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         return release(self, add(self, empty(self), np.frombuffer(total.rows, REPORT)), noise)
 
     monkeypatch.setattr(CellPairs, "empty", lambda _: Held(0, b""))
-    monkeypatch.setattr(CellPairs, "add", lambda _, total, rows: total.merged(Held(len(rows), rows.tobytes())))
+    monkeypatch.setattr(CellPairs, "add", lambda _, total, rows: total.merge_with(Held(len(rows), rows.tobytes())))
     monkeypatch.setattr(CellPairs, "release", release_of)
     return released
 

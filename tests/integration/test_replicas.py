@@ -118,7 +118,7 @@ async def test_an_operators_changes_at_one_server_hold_at_the_other(shared: Shar
         for server in (red, blue):
             log = (await server.client.get("/experiments/test/log", headers=ADMIN)).json()["changes"]
             assert [line["action"] for line in log] == ["create", "pause", "extend", "retire-arm", "resume"]
-            assert all(line["since"] for line in log)
+            assert all(line["since_version"] for line in log)
 
 
 async def test_changes_at_the_same_time_are_all_kept_or_refused(shared: Shared) -> None:

@@ -65,7 +65,7 @@ def test_columns_that_cannot_be_projected_are_refused(tmp_path: Path, project: d
     def read_components() -> None:
         table = DataTable(str(path))
         source = Components(ProjectionSection(**project), make_spec(dimension=2), table.header)
-        table.fill(source.columns, 2)
+        table.read_into(source.columns, 2)
         source.contexts()
 
     with pytest.raises((SpecError, ValueError), match=says):
@@ -77,5 +77,5 @@ def test_one_hot_columns_are_as_many_as_the_paper_says() -> None:
     first = Path(os.environ["PRIVATEER_ADULT"])
     source = Components(PROJECTION, make_spec(dimension=3), ADULT_COLUMNS)
     table = DataTable(f"{first},{first.with_name('adult.test.gz')}", header=ADULT_COLUMNS, remark="|")
-    table.fill(source.columns, 3, complete=ADULT_COLUMNS, drop=True)
+    table.read_into(source.columns, 3, complete=ADULT_COLUMNS, drop=True)
     assert source.width == 46

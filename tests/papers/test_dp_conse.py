@@ -42,7 +42,7 @@ def test_epochs_end_with_their_people_and_eliminate_the_worse_arm() -> None:
     spec = spec_of("none", 100_000, bins=4)
     assert isinstance(learner_for(spec), DpConseLearner)
     learner: Any = DpConseLearner(spec)
-    state, sums, length = learner.start(3), [[1.0, 1.0]] * 4, learner.numbers.length(1)
+    state, sums, length = learner.start(3), [[1.0, 1.0]] * 4, learner.numbers.epoch_length(1)
     step = learner.open_next_round(state, 1, 3)
     state = learner.learn(step.state, step.policy, release(step.policy, sums, 8))
     assert state.epochs.tolist() == [1] * 4
@@ -98,7 +98,7 @@ def test_regret_is_that_of_people_drawn_one_by_one() -> None:
 
 def test_the_proofs_width_eliminates_earlier() -> None:
     long, short = (DpConseLearner(spec_of(algorithm__width=width)).numbers for width in ("algorithm", "appendix"))
-    assert short.margin(2) < long.margin(2)
+    assert short.elimination_margin(2) < long.elimination_margin(2)
 
 
 @pytest.mark.parametrize(

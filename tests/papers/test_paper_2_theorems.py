@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from privateer_papers.paper_2.slopes import BEST, PrivateLoss, expected_loss, search
+from privateer_papers.paper_2.slopes import BEST, PrivateLoss, expected_loss, search_interval
 from privateer_papers.paper_2.theorems import CALIBRATIONS, CLAIMS, THEOREMS, fit_claim_slope, play
 from privateer_papers.reproduction import Rows
 
@@ -27,7 +27,8 @@ def test_proxies_by_hand() -> None:
 def test_regret_is_less_than_that_of_points_at_random_and_grows_slowly() -> None:
     """A random point loses .145 on average."""
     short, long = (
-        np.mean([search(PrivateLoss(4.0), people, seed).regret for seed in range(5)]) for people in (10**5, 10**7)
+        np.mean([search_interval(PrivateLoss(4.0), people, seed).regret for seed in range(5)])
+        for people in (10**5, 10**7)
     )
     assert short < 0.1 * 10**5
     assert 0.3 < math.log(long / short) / math.log(100) < 0.75
@@ -37,7 +38,7 @@ def test_the_best_point_is_never_left(monkeypatch: pytest.MonkeyPatch) -> None:
     """In 10 runs, of which one in 1,000 may lose it. Planted: with a fiftieth of the reports quarters go by chance."""
 
     def count_losses() -> int:
-        ends = [search(PrivateLoss(1.0), 10**6, seed) for seed in range(10)]
+        ends = [search_interval(PrivateLoss(1.0), 10**6, seed) for seed in range(10)]
         assert max(end.high - end.low for end in ends) < 0.7
         return sum(not end.low <= BEST <= end.high for end in ends)
 

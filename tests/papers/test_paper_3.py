@@ -82,11 +82,11 @@ def test_nodes_of_the_trees_are_symmetric_and_their_noise_is_drawn_once() -> Non
     for kind in (PrivateLasso, GaussianTree):
         mechanism = kind(PROBLEM, 1)
         mechanism._support = np.array([1, 5])
-        first, second = mechanism._prefix(4), mechanism._prefix(6)
+        first, second = mechanism._draw_prefix_noise(4), mechanism._draw_prefix_noise(6)
         assert (first == first.T).all() or np.allclose(first, first.T)
         assert np.allclose(mechanism._noise[:4].sum(axis=0).reshape(3, 3), first)
         assert not np.allclose(first, second)
-    wishart = PrivateLasso(PROBLEM, 1)._draw_node(3)
+    wishart = PrivateLasso(PROBLEM, 1)._draw_node_noise(3)
     degrees = 30 * np.log(8 * 30 / 1e-6) * 2e6
     assert np.diagonal(wishart) == pytest.approx(6 * degrees, rel=1e-2)
 
@@ -94,7 +94,7 @@ def test_nodes_of_the_trees_are_symmetric_and_their_noise_is_drawn_once() -> Non
 def test_normal_nodes_have_the_noise_of_a_tree_and_not_of_one_release() -> None:
     """Standard deviation of products over 4,000 nodes within 6 standard errors."""
     gaussian_tree = GaussianTree(PROBLEM, 2)
-    products = np.array([gaussian_tree._draw_node(3)[0, -1] for _ in range(4000)])
+    products = np.array([gaussian_tree._draw_node_noise(3)[0, -1] for _ in range(4000)])
     levels = (PROBLEM.people // 128).bit_length()
     expected = np.sqrt(2) * 4.2195 * 2 * PROBLEM.reward * np.sqrt(levels)
     assert products.std() == pytest.approx(expected, rel=0.07)

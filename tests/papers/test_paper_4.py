@@ -18,14 +18,18 @@ def test_sequences_are_those_of_the_paper() -> None:
     private, public = ConSE(MILLION, 1 / 3, 0.01), ConSE(MILLION, 1 / 3)
     assert (public.bins, public.wide_bins, public.coins) == (100, 21, 464)
     assert ConSE(MILLION, 0.0).coins == 10_000
-    assert public.length(2) == pytest.approx(32 * np.log(64e6) * 16 + 1)
-    assert private.length(2) == pytest.approx(8 * np.log(32e6) / (0.01 * 0.25) + 1)
-    sampling = np.sqrt(np.log(64e6) / (2 * public.length(2)))
-    assert public.margin(2) == pytest.approx(2 * sampling)
+    assert public.epoch_length(2) == pytest.approx(32 * np.log(64e6) * 16 + 1)
+    assert private.epoch_length(2) == pytest.approx(8 * np.log(32e6) / (0.01 * 0.25) + 1)
+    sampling = np.sqrt(np.log(64e6) / (2 * public.epoch_length(2)))
+    assert public.elimination_margin(2) == pytest.approx(2 * sampling)
     con_se = ConSE(MILLION, 1 / 3, 1.0)
-    assert con_se.margin(2) - public.margin(2) == pytest.approx(4 * np.log(32e6) / con_se.length(2))
+    assert con_se.elimination_margin(2) - public.elimination_margin(2) == pytest.approx(
+        4 * np.log(32e6) / con_se.epoch_length(2)
+    )
     short = ConSE(MILLION, 1 / 3, 1.0, "appendix")
-    assert short.margin(2) - public.margin(2) == pytest.approx(2 * np.log(32e6) / short.length(2))
+    assert short.elimination_margin(2) - public.elimination_margin(2) == pytest.approx(
+        2 * np.log(32e6) / short.epoch_length(2)
+    )
 
 
 def test_lengths_are_discrete_laplace_of_scale_2_over_epsilon_and_never_below_0() -> None:
@@ -130,7 +134,7 @@ def test_welfare_is_lossless_where_the_sign_is_right_everywhere() -> None:
 
 def test_the_paper_s_sequences_with_two_covariates() -> None:
     two = ConSE(1_000_000, 0.25, dimension=2)
-    assert (two.side, two.bins) == (31, 961)
+    assert (two.n_side, two.bins) == (31, 961)
     assert (two.wide_side, two.wide_bins) == (13, 169)
     assert two.coins == int(1e6 ** (0.5 * 0.75))
 

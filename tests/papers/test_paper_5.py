@@ -106,7 +106,7 @@ def test_rows_of_the_table_and_their_verdict():
     assert {row["delta"] for row in rows} == {None, 0.25, 1e-6}
     assert {(row["model"], row["calibration"]) for row in rows} == set(phased_regret.VARIANTS)
     assert all(row["true_delta"] is None for row in rows.where(model="none"))
-    assert all(len(group) == 2 for group in rows.by("model", "calibration", "delta").values())
+    assert all(len(group) == 2 for group in rows.group_by("model", "calibration", "delta").values())
     sentences = compare_models(rows)
     assert [words.split(":")[0] for words in sentences] == [
         f"{calibration} at (10, {delta})" for delta in ("1e-06", "0.25") for calibration in ("tight", "published")

@@ -329,7 +329,7 @@ def draw_sequences(trials: Trials, looks: int, seed: int, end: float = 1.0) -> l
     rng, sequences = np.random.default_rng(seed), [ConfidenceSequence.begin(trials.design)]
     shares = np.tile(np.array(trials.arms), (trials.count * len(trials.segments), 1))
     for _ in range(looks):
-        sequences.append(sequences[-1].add(trials.epoch(rng, round(end * trials.people / looks), shares)))
+        sequences.append(sequences[-1].add(trials.draw_epoch(rng, round(end * trials.people / looks), shares)))
     return sequences[1:]
 
 
@@ -355,7 +355,7 @@ def test_the_width_at_the_end_of_plan_is_2_716_standard_deviations_of_a_fair_coi
     assert (effect.high - effect.estimate)[0, 0] == pytest.approx(2.716 / np.sqrt(4e4), rel=0.001)
 
 
-def test_noise_is_bounded_by_its_own_transform_and_without_that_the_line_breaks() -> None:
+def test_the_noise_bound_keeps_coverage_and_an_omitted_one_breaks_it() -> None:
     """Noise of epsilon .02 on 2,000 people, where it exceeds what people vary."""
     setting, rate = central(0.5), 0.05
     values = np.arange(-400, 401)

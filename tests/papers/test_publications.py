@@ -236,7 +236,7 @@ def test_a_bin_of_conse_has_its_first_test_from_the_stated_people_on():
         people = row[f"people_until_an_arm_can_be_dropped_d_{dimension}"]
         for factor, can_test in ((0.9, False), (1.1, True)):
             sequences = ConSE(round(factor * people), 0.0, dimension=dimension)
-            assert (sequences.people / 2 / sequences.bins >= sequences.length(1)) == can_test, (dimension, factor)
+            assert (sequences.people / 2 / sequences.bins >= sequences.epoch_length(1)) == can_test, (dimension, factor)
 
 
 def test_every_claim_has_formula_verdict_commands_and_tests_that_exist():

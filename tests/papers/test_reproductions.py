@@ -44,7 +44,7 @@ ROWS = Rows(
 
 def test_rows_by_their_facts() -> None:
     assert ROWS.where(policy="a", n=1) == [ROWS[2]]
-    assert {key: len(rows) for key, rows in ROWS.by("policy", "n").items()} == {
+    assert {key: len(rows) for key, rows in ROWS.group_by("policy", "n").items()} == {
         ("a", 2): 2,
         ("a", 1): 1,
         ("b", None): 1,

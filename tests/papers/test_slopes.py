@@ -79,7 +79,7 @@ def test_every_row_runs_draws_and_has_a_verdict(monkeypatch: pytest.MonkeyPatch)
 @pytest.mark.parametrize(("kind", "noise"), [(PaperLinUcb, 2.5), (PaperGeneralizedUcb, 3.75)])
 def test_reports_have_the_noise_that_is_printed(kind: Any, noise: float) -> None:
     """Second moments of people without context: what is left is noise, of 1,000 people and 45 or 10 numbers."""
-    spec = LINES["contextual linear"].spec(10_000, 10, published=True)
+    spec = LINES["contextual linear"].build_spec(10_000, 10, published=True)
     learner, people = kind(spec, 1), 1000
     visitors = Visitors(0, np.zeros((people, 4)), np.full((people, 4), 0.5), np.zeros((people, 2)))
     learner.open(people)
@@ -97,7 +97,7 @@ def test_reports_have_the_noise_that_is_printed(kind: Any, noise: float) -> None
 @pytest.mark.parametrize("row", ["contextual linear", "generalized linear"])
 def test_without_noise_they_learn(row: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """So their noise keeps them from learning, and the bound that follows from it."""
-    spec: Any = LINES[row].spec(10_000, 20, published=True)
+    spec: Any = LINES[row].build_spec(10_000, 20, published=True)
     literal: Any = LINES[row].literal
     monkeypatch.setattr(literal, "_noise", lambda self, _people, *shape: np.zeros(shape))
     monkeypatch.setattr(literal, "beta", lambda self: 0.3)
@@ -123,7 +123,7 @@ def test_noise_between_two_points_is_as_stated_in_the_row() -> None:
     for row, line in LINES.items():
         if not row.startswith("two points"):
             continue
-        spec, rng = line.spec(1000, 10, published=False), np.random.default_rng(3)
+        spec, rng = line.build_spec(1000, 10, published=False), np.random.default_rng(3)
         points = Points(np.zeros(4000, np.int64), np.zeros((4000, 2, 3)))
         scores = environment_for(spec, 0).rewards(np.zeros((4000, 0)), points, rng)
         deviation = float((scores[:, 0] - scores[:, 1]).std()) / 2**0.5

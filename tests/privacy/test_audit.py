@@ -24,7 +24,7 @@ from privateer_core.sampling.randomness import SecureNoise
 from privateer_lab.audit import suite as whole
 from privateer_lab.audit import whole_experiments as experiments
 from privateer_lab.audit.case import CHANNELS, Case
-from privateer_lab.audit.law import attack
+from privateer_lab.audit.law import bound_losses
 from privateer_lab.audit.suite import attacked_claims, target_names
 from privateer_lab.simulation.scores import SeededNoise
 from privateer_papers.paper_1.laplace_cells import LaplaceCells
@@ -177,7 +177,7 @@ def test_a_published_claim_that_is_false_is_refuted() -> None:
         for seed, end in enumerate(np.array([[1.0, 0, 0, 0], [-1.0, 0, 0, 0]]))
     )
     event = Gaussian(local.standard_deviation, ball.sensitivity)
-    bounds = attack(left.astype(float), right.astype(float), event, 10.0, 0.25, 1e-4)
+    bounds = bound_losses(left.astype(float), right.astype(float), event, 10.0, 0.25, 1e-4)
     assert 14 < bounds.lower_bound < gaussian_epsilon(0.25, local.standard_deviation / ball.sensitivity)
 
 

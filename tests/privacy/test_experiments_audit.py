@@ -14,7 +14,7 @@ from privateer_core.spec.spec import Spec
 from privateer_lab.audit import views
 from privateer_lab.audit import whole_experiments as experiments
 from privateer_lab.audit.case import Case
-from privateer_lab.audit.law import LowerBounds, attack
+from privateer_lab.audit.law import LowerBounds, bound_losses
 from privateer_lab.audit.suite import run_audit
 from privateer_lab.audit.whole_experiments import experiment_cases
 from privateer_lab.simulation.scores import SeededNoise
@@ -51,7 +51,7 @@ def run_attacks(name: str, instances: tuple[str, ...], samples: int = 60_000) ->
     for case in cases_of(name, samples):
         if case.name.partition(",")[0] in instances:
             left, right = (case.sample(neighbour, case.count) for neighbour in (0, 1))
-            proved = attack(left, right, case.event, case.epsilon, case.delta, ALARM)
+            proved = bound_losses(left, right, case.event, case.epsilon, case.delta, ALARM)
             bounds_by_case[case.name] = proved, proved.excess <= 0 and proved.lower_bound <= case.epsilon
     return bounds_by_case
 

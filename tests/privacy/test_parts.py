@@ -68,7 +68,7 @@ def samplers_of(subject: Subject) -> set[str]:
     """Return the samplers that draw words between participants' records and the release."""
     noise, mechanism = Traced(), subject.mechanism
     reports = mechanism.randomize(subject.people(np.random.default_rng(3)), noise)
-    mechanism.settle(mechanism.add(mechanism.empty(), mechanism.parse(reports.tobytes())), noise)
+    mechanism.release_and_carry(mechanism.add(mechanism.empty(), mechanism.parse(reports.tobytes())), noise)
     return noise.samplers
 
 

@@ -7,7 +7,7 @@ from privateer_core.algorithms import ALGORITHMS
 from privateer_core.privacy.trust import TIGHT
 from privateer_lab.audit import whole_experiments as experiments
 from privateer_lab.audit.case import Case
-from privateer_lab.audit.law import attack
+from privateer_lab.audit.law import bound_losses
 from privateer_lab.audit.sealed_reports import path_cases
 from tests.privacy.planted import a_device_with_half_the_noise
 
@@ -29,7 +29,7 @@ def cases_of(name: str, samples: int) -> list[Case]:
 def is_claim_consistent(case: Case) -> bool:
     """Whether an attack proves neither more than the claimed epsilon nor more than the claimed curve."""
     left, right = (case.sample(neighbour, case.count) for neighbour in (0, 1))
-    return attack(left, right, case.event, case.epsilon, case.delta, ALARM).is_consistent_with(case.epsilon)
+    return bound_losses(left, right, case.event, case.epsilon, case.delta, ALARM).is_consistent_with(case.epsilon)
 
 
 @pytest.mark.parametrize("name", ALGORITHMS)

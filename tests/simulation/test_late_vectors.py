@@ -14,7 +14,7 @@ from privateer_core.algorithms.convex.spec import ConvexSpec
 from privateer_core.algorithms.linear.design_matrix import place_in_blocks, prior_moments
 from privateer_core.policies.policy import Arms
 from privateer_core.primitives.bounded_vectors import VectorSums
-from privateer_core.primitives.contributions import RowValues, merged
+from privateer_core.primitives.contributions import RowValues, merge_releases
 from privateer_lab.cli.input_files import load_spec
 from privateer_lab.simulation.delayed_reports import LateSimulation
 from privateer_lab.simulation.scores import SeededNoise
@@ -86,7 +86,7 @@ def make_vectors(policy, contributions):
     """Return the vectors of contributions; a curator makes them from records."""
     if not isinstance(contributions, RowValues):
         return contributions.values
-    residuals, moments = policy.mechanism.ball.parts(contributions.rows, contributions.values)
+    residuals, moments = policy.mechanism.ball.split_rows(contributions.rows, contributions.values)
     return np.hstack([place_in_blocks(residuals, contributions.arms, len(policy.means)), moments])
 
 
@@ -188,7 +188,7 @@ def gradients(name, blind=False):
             rewards = rewards[:, 0] if rewards.shape[1] == 1 else rewards
             report_coins = rng.integers(0, 2**32, len(coins), dtype=np.uint32) if now.fresh_coins else coins
             parts.append((now.make_analyzer(decider), now.contribute(None, report_coins, decisions, rewards)))
-        release = merged(*(analyzer.simulate(now.terms.mechanism, case, rng) for analyzer, case in parts))
+        release = merge_releases(*(analyzer.simulate(now.terms.mechanism, case, rng) for analyzer, case in parts))
         estimates.append(learner._estimate_gradient(followed, release))
     return np.array(estimates), -(followed.gradient_point - BEST) / 2
 

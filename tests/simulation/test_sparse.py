@@ -9,7 +9,7 @@ import pytest
 from privateer_core.answer.facts import Table
 from privateer_core.answer.parts import Figures
 from privateer_lab.simulation.simulate import make_simulation, simulate_without_path
-from privateer_server.algorithms.sparse.coefficients import RewardTotals, estimate_coefficients, is_clearer
+from privateer_server.algorithms.sparse.coefficients import RewardTotals, estimate_coefficients, has_clearer_residuals
 from privateer_server.algorithms.sparse.learner import EpochLearner
 from tests.support.specs import sparse_spec
 
@@ -50,7 +50,7 @@ def test_rewards_far_from_the_middle_are_estimated_by_their_residuals(monkeypatc
     low = {"intercept": -1.5, "coefficients": [0.1, -0.1, 0.1], "deviation": 0.3}
     spec = sparse_spec("none", experiment__horizon=32_000, **{f"population__{k}": v for k, v in low.items()})
     assert np.mean(shares(spec, 4)) < 0.1
-    monkeypatch.setattr(sys.modules[EpochLearner.__module__], "is_clearer", lambda *_: False)
+    monkeypatch.setattr(sys.modules[EpochLearner.__module__], "has_clearer_residuals", lambda *_: False)
     assert np.mean(shares(spec, 4)) > 0.1
 
 
@@ -59,11 +59,13 @@ def test_residual_moments_are_used_where_noise_leaves_them_clearer():
 
     They are of 9,000 people .81/3 each, and noise of scale 20 times 1.9^2 - 1.
     """
-    assert is_clearer(9000, (-0.9, -0.9, -0.9), 3, 20.0, 0.0)
-    assert not is_clearer(6000, (-0.9, -0.9, -0.9), 3, 20.0, 0.0)
-    assert is_clearer(1, (-0.9, -0.9, -0.9), 3, 0.0, 0.0)
-    assert not is_clearer(9000, (0.0, 0.0, 0.0, 0.25), 3, 20.0, 0.0)
-    assert is_clearer(1000, (-0.4, -0.4, -0.4), 3, 20.0, 0.4), "products with features that decide are off by 200"
+    assert has_clearer_residuals(9000, (-0.9, -0.9, -0.9), 3, 20.0, 0.0)
+    assert not has_clearer_residuals(6000, (-0.9, -0.9, -0.9), 3, 20.0, 0.0)
+    assert has_clearer_residuals(1, (-0.9, -0.9, -0.9), 3, 0.0, 0.0)
+    assert not has_clearer_residuals(9000, (0.0, 0.0, 0.0, 0.25), 3, 20.0, 0.0)
+    assert has_clearer_residuals(1000, (-0.4, -0.4, -0.4), 3, 20.0, 0.4), (
+        "products with features that decide are off by 200"
+    )
 
 
 def test_an_arm_without_reports_is_expected_at_the_common_mean():

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pytest
 
-from privateer_server.algorithms.trial.allocation import match_probabilities
+from privateer_server.algorithms.trial.allocation import compute_matching_shares
 from privateer_server.algorithms.trial.evidence.epochs import Epoch, stable_weights
 from privateer_server.algorithms.trial.evidence.trial_evidence import (
     HitValues,
@@ -81,8 +81,8 @@ def play(count: int, *, adapt: bool, base: float = 0.3, drift: float = 0.0, effe
     for look, time in enumerate(TIMES):
         people, moved = (time - before) * PEOPLE, drift * (time - TIMES[0]) / (1 - TIMES[0])
         shares, of_all = _shares(evidence, adapt), _shares(everybody, adapt)
-        epoch = trials.epoch(rng, round(OF_SEGMENTS * people), shares, moved)
-        everybody = everybody.add(whole.epoch(rng, round(OF_EVERYBODY * people), of_all, moved))
+        epoch = trials.draw_epoch(rng, round(OF_SEGMENTS * people), shares, moved)
+        everybody = everybody.add(whole.draw_epoch(rng, round(OF_EVERYBODY * people), of_all, moved))
         answers = segment_answers(rng, round(OF_SHARES * people), setting.keep, count)
         members = members.add(answers, stable_weights(evidence.design, epoch))
         evidence, sums = evidence.add(epoch), add_in_common(sums, evidence, epoch, count)
@@ -118,7 +118,7 @@ def play(count: int, *, adapt: bool, base: float = 0.3, drift: float = 0.0, effe
 
 def _shares(evidence: TrialEvidence, adapt: bool) -> np.ndarray:
     rows = len(evidence.design.segments)
-    return match_probabilities(evidence, FLOOR) if adapt and evidence.looks else np.full((rows, 2), 0.5)
+    return compute_matching_shares(evidence, FLOOR) if adapt and evidence.looks else np.full((rows, 2), 0.5)
 
 
 def test_intervals_hold_and_the_average_has_twice_the_information() -> None:
@@ -189,7 +189,7 @@ def play_rare(name: str, base: float | np.ndarray, people: int, *, adapt: bool, 
     rng, evidence, before, scores = np.random.default_rng(11), trials.begin(), 0.0, []
     shares, sums, always = np.full((4 * count, 2), 0.5), evidence.common, np.ones(count, bool)
     for look, time in enumerate(RARE_TIMES, 1):
-        epoch = trials.epoch(rng, round((time - before) * people), shares)
+        epoch = trials.draw_epoch(rng, round((time - before) * people), shares)
         evidence, sums = evidence.add(epoch), add_in_common(sums, evidence, epoch, count)
         average, critical = (
             average_contributions(by_trial(sums, count), evidence.design),
@@ -198,7 +198,7 @@ def play_rare(name: str, base: float | np.ndarray, people: int, *, adapt: bool, 
         scores.append(average.scores)
         inside = ~average.is_ready | (np.abs(average.estimate) <= critical * np.sqrt(average.variance))
         always &= inside
-        shares, before = match_probabilities(evidence, people ** (-1 / 6) / 2) if adapt else shares, time
+        shares, before = compute_matching_shares(evidence, people ** (-1 / 6) / 2) if adapt else shares, time
     rejected = p_values(RARE_TIMES, np.array(scores))[-1] <= 0.05
     width = float(np.sqrt(average.variance).mean()) / plain_deviation(base, people)
     return RareOutcome(width, *map(np.mean, (rejected, inside, always)), sums=by_trial(sums, count))

@@ -18,7 +18,7 @@ from privateer_core.spec.reward import Reward
 from privateer_lab.cli.input_files import load_spec
 from privateer_lab.simulation.simulate import make_simulation, run_to_end
 from privateer_lab.simulation.simulation import Simulation
-from privateer_server.algorithms.trial.allocation import match_probabilities
+from privateer_server.algorithms.trial.allocation import compute_matching_shares
 from privateer_server.algorithms.trial.evidence.epochs import Epoch, TrialDesign
 from privateer_server.algorithms.trial.evidence.trial_evidence import TrialEvidence
 from privateer_server.algorithms.trial.group_sequential import critical_values, information_fractions
@@ -183,12 +183,12 @@ def play(
         offsets = expected_excess(reward.covariates, (x + after * treated).reshape(-1, 1), SPAN).reshape(x.shape)
         r = reward.scaled_all(raw + effect * treated, offsets)
         if learned:
-            numbers = covariate.scaled(x + after * treated)
+            numbers = covariate.scale_numbers(x + after * treated)
             rows = zip(r, numbers[..., None], learned, strict=True)
             r = np.stack([adjust_values(values, column, [slope_]) for values, column, slope_ in rows])
         cells = np.stack([(parts_of(r) * ~treated).sum(axis=-1), (parts_of(r) * treated).sum(axis=-1)], axis=-1)
         if slope is None and not learned:
-            parts = parts_of(covariate.scaled(x + after * treated))
+            parts = parts_of(covariate.scale_numbers(x + after * treated))
             by_arm = [np.einsum("ikn,jkn->ijk", parts, parts_of(r) * arm) for arm in (~treated, treated)]
             epoch, learned = learn_slopes(rng, np.stack(by_arm, axis=-1), int(size), shares, epsilon)
         else:
@@ -198,7 +198,7 @@ def play(
         low, high = effects.low[:, 0], effects.high[:, 0]
         rejected |= (low > 0) | (high < 0)
         always &= ~((low > effect / SPAN) | (high < effect / SPAN))
-        shares = match_probabilities(evidence, 0.05) if adapt else shares
+        shares = compute_matching_shares(evidence, 0.05) if adapt else shares
     inside = ~((low > effect / SPAN) | (high < effect / SPAN))
     plain = 1.96 * DEVIATION / SPAN * np.sqrt(4 / people)
     error = effects.estimate[:, 0] - effect / SPAN

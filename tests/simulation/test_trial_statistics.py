@@ -10,7 +10,7 @@ import pytest
 from privateer_core.algorithms.trial import TrialSpec
 from privateer_core.answer.parts import Losses
 from privateer_server.algorithms.trial import trial_answer
-from privateer_server.algorithms.trial.allocation import CHOSEN_AFTER, Holdout, match_probabilities
+from privateer_server.algorithms.trial.allocation import CHOSEN_AFTER, Holdout, compute_matching_shares
 from privateer_server.algorithms.trial.evidence.epochs import PlannedEpoch
 from privateer_server.algorithms.trial.evidence.trial_evidence import TrialEvidence, average_contributions
 from privateer_server.algorithms.trial.evidence.weighted_sums import Sums
@@ -56,14 +56,14 @@ def play(
     truth, always, sums = np.tile(effect, TRIALS), np.ones(4 * TRIALS, bool), evidence.common
     for time in TIMES:
         moved = drift * (time - TIMES[0]) / (1 - TIMES[0])
-        epoch = trials.epoch(rng, round((time - before) * 1e5), shares, moved)
+        epoch = trials.draw_epoch(rng, round((time - before) * 1e5), shares, moved)
         evidence, sums = evidence.add(epoch), add_in_common(sums, evidence, epoch, TRIALS)
         averages = average_contributions(by_trial(evidence.stable if own_weights else sums, TRIALS), evidence.design)
         averaged.append(averages.scores)
         effects = compute_effects(evidence)
         inside = ~((effects.low[:, 0] > truth) | (effects.high[:, 0] < truth))
         always &= inside
-        shares, before = match_probabilities(evidence, FLOOR) if adapt else shares, time
+        shares, before = compute_matching_shares(evidence, FLOOR) if adapt else shares, time
     is_known = np.isfinite(effects.estimate[:, 0])
     missed = np.abs(averages.estimate - segments @ effect) > critical_values(TIMES, 0.05)[-1] * averages.variance**0.5
     rejected, averaged_p = effects.p_value[:, 0] <= 0.05, p_values(TIMES, np.array(averaged))[-1]
@@ -131,8 +131,8 @@ def test_three_treatments_whose_shares_go_to_extremes(name: str) -> None:
     trials = Trials(SETTINGS[name], SEGMENTS, means, 1e5, 400, arms=(0.25,) * 4)
     rng, evidence, shares, before = np.random.default_rng(3), trials.begin(), np.full((1_600, 4), 0.25), 0.0
     for time in TIMES:
-        evidence = evidence.add(trials.epoch(rng, round((time - before) * 1e5), shares))
-        shares, before = match_probabilities(evidence, 0.0125), time
+        evidence = evidence.add(trials.draw_epoch(rng, round((time - before) * 1e5), shares))
+        shares, before = compute_matching_shares(evidence, 0.0125), time
     effects, truth = compute_effects(evidence), np.tile(means[:, 1:] - means[:, :1], (400, 1))
     assert (effects.p_value <= 0.05)[truth == 0].mean() == pytest.approx(0.05, abs=0.0155)
     is_known = np.isfinite(effects.estimate)
@@ -146,8 +146,8 @@ def test_rare_rewards_and_small_floors_are_called_no_more_often(floor: float) ->
     trials = Trials(SETTINGS["none"], SEGMENTS, np.full((4, 2), 0.05), 1e5, 2_000)
     rng, evidence, shares, before = np.random.default_rng(4), trials.begin(), np.full((8_000, 2), 0.5), 0.0
     for time in TIMES:
-        evidence = evidence.add(trials.epoch(rng, round((time - before) * 1e5), shares))
-        shares, before = match_probabilities(evidence, floor), time
+        evidence = evidence.add(trials.draw_epoch(rng, round((time - before) * 1e5), shares))
+        shares, before = compute_matching_shares(evidence, floor), time
     assert (compute_effects(evidence).p_value <= 0.05).mean() <= 0.06
 
 
@@ -157,7 +157,7 @@ def test_planted_naive_looks_and_pooled_means_are_caught() -> None:
     rng, before, scores = np.random.default_rng(1), 0.0, []
     evidence = trials.begin()
     for time in TIMES:
-        evidence = evidence.add(trials.epoch(rng, round((time - before) * 1e5), np.full((4 * TRIALS, 2), 0.5)))
+        evidence = evidence.add(trials.draw_epoch(rng, round((time - before) * 1e5), np.full((4 * TRIALS, 2), 0.5)))
         scores, before = evidence.scores[..., 0], time
     assert (np.abs(np.nan_to_num(scores)) > 1.96).any(axis=0).mean() > 0.2
 
@@ -194,7 +194,7 @@ def test_a_plans_detectable_effect_is_found_in_four_of_five_trials(setting, peop
     trials = replace(trials, means=np.array([[base, base + effect]]))
     rng, evidence = np.random.default_rng(7), trials.begin()
     for epoch in epochs:
-        evidence = evidence.add(trials.epoch(rng, round(epoch.people), np.full((8_000, 2), 0.5)))
+        evidence = evidence.add(trials.draw_epoch(rng, round(epoch.people), np.full((8_000, 2), 0.5)))
     assert (compute_effects(evidence).p_value <= 0.05).mean() == pytest.approx(0.8, abs=0.05)
 
 
@@ -227,10 +227,10 @@ def measure_holdout_gain(trials: Trials, seed: int) -> tuple[tuple[float, float,
     rng, evidence, shares, before = np.random.default_rng(seed), trials.begin(), np.full((4, 2), 0.5), 0.0
     holdout = None
     for time in TIMES:
-        epoch = trials.epoch(rng, round((time - before) * trials.people), shares)
+        epoch = trials.draw_epoch(rng, round((time - before) * trials.people), shares)
         holdout = holdout.add(epoch) if holdout else None
         evidence = evidence.add(epoch)
-        shares, before = match_probabilities(evidence, 0.073), time
+        shares, before = compute_matching_shares(evidence, 0.073), time
         if holdout is None and time >= CHOSEN_AFTER:
             best, constant = (evidence.precise.difference[:, 0] > 0).astype(int), int(evidence.average.estimate[0] > 0)
             holdout = Holdout.begin(trials.design, float(evidence.people[-1]), best, constant)

@@ -28,7 +28,7 @@ async def make_change(api: Api, action: str, body: dict[str, Any] | None = None,
 async def lines(api: Api, name: str = "test") -> list[tuple[str, int, int | None]]:
     """Action, version and first version of every line of a log."""
     answer = (await api.client.get(f"/experiments/{name}/log", headers=ADMIN)).json()
-    return [(row["action"], row["version"], row["since"]) for row in answer["changes"]]
+    return [(row["action"], row["version"], row["since_version"]) for row in answer["changes"]]
 
 
 async def report(api: Api, people: int, publication: bytes | None = None, seed: int = 0) -> httpx.Response:

@@ -8,7 +8,7 @@ from scipy.special import ndtri
 
 from privateer_core.spec.privacy import Privacy
 from privateer_papers.paper_4.frontier import Trials, trial_setting
-from privateer_server.algorithms.trial.allocation import match_probabilities
+from privateer_server.algorithms.trial.allocation import compute_matching_shares
 from privateer_server.algorithms.trial.treatment_effects import compute_effects
 from tests.support.numeric_trials import NumericTrials, Rewards, revenue
 
@@ -76,8 +76,8 @@ def measure_coverage(cell: Cell, count: int, seed: int) -> Coverage:
     rng, shares, evidence = np.random.default_rng(seed), np.tile(cell.shares, (count, 1)), trials.begin()
     ends = [round(PEOPLE / 1.5**look) for look in reversed(range(looks))]
     for people in np.diff([0, *ends]).tolist():
-        evidence = evidence.add(trials.epoch(rng, people, shares))
-        shares = match_probabilities(evidence, _FLOOR) if adapts else shares
+        evidence = evidence.add(trials.draw_epoch(rng, people, shares))
+        shares = compute_matching_shares(evidence, _FLOOR) if adapts else shares
     last = compute_effects(evidence)
     low, high = last.low[:, 0], last.high[:, 0]
     resolved = np.isfinite(low) & np.isfinite(high)

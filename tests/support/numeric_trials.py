@@ -13,7 +13,7 @@ from privateer_core.primitives.contributions import BERNSTEIN, ValueParts
 from privateer_core.primitives.questions import KeyedHits
 from privateer_core.privacy.trust import count_honest
 from privateer_core.spec.privacy import Privacy
-from privateer_server.algorithms.trial.allocation import match_probabilities
+from privateer_server.algorithms.trial.allocation import compute_matching_shares
 from privateer_server.algorithms.trial.evidence.epochs import Epoch, TrialDesign
 from privateer_server.algorithms.trial.evidence.trial_evidence import TrialEvidence
 from privateer_server.algorithms.trial.treatment_effects import compute_effects
@@ -114,7 +114,7 @@ class NumericTrials:
             TrialDesign(0.05, self.people, np.array(self.shares), np.ones(self.count), numeric=True)
         )
 
-    def epoch(self, rng: np.random.Generator, people: int, shares: Array) -> Epoch:
+    def draw_epoch(self, rng: np.random.Generator, people: int, shares: Array) -> Epoch:
         """Draw what an epoch releases under shares (count, 2)."""
         return (
             self._draw_cells(rng, people, shares)
@@ -165,12 +165,12 @@ class NumericTrials:
         rng, shares, evidence = np.random.default_rng(seed), np.tile(self.shares, (self.count, 1)), self.begin()
         rejected, always = np.zeros(self.count, bool), np.ones(self.count, bool)
         for people in self.sizes:
-            evidence = evidence.add(self.epoch(rng, people, shares))
+            evidence = evidence.add(self.draw_epoch(rng, people, shares))
             effects = compute_effects(evidence)
             low, high = effects.low[:, 0], effects.high[:, 0]
             rejected |= (low > 0) | (high < 0)
             always &= ~((low > self.effect) | (high < self.effect))
-            shares = match_probabilities(evidence, floor) if adapt else shares
+            shares = compute_matching_shares(evidence, floor) if adapt else shares
         resolved = np.isfinite(effects.estimate[:, 0])
         inside = (low <= self.effect) & (self.effect <= high)
         width, end, error = np.inf, np.nan, np.nan

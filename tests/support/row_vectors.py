@@ -14,7 +14,7 @@ Array = NDArray[np.float64]
 
 def make_vectors(ball: RowBall, arms: NDArray[np.int64], rows: Array, values: Array) -> Array:
     """Return the vectors (n, coordinates) of rows at most 1 long, and of values in their bounds."""
-    own_parts, common_parts = ball.parts(rows, values)
+    own_parts, common_parts = ball.split_rows(rows, values)
     blocks = np.zeros((len(rows), ball.arms, ball.block))
     blocks[np.arange(len(rows)), arms] = own_parts
     return np.concatenate([blocks.reshape(len(rows), -1), common_parts], axis=1)

@@ -143,7 +143,7 @@ def issuer_settings(folder: Path, **changes: Any) -> IssuerSettings:
         "data": folder / "issuer",
         "experiments": ("test", "other"),
         "name": "issuer",
-        "attestation": "open",
+        "attestation_verifier": "open",
         "public_keys_file": folder / "tokens" / "issuer.json",
         "environment": {"PRIVATEER_ATTESTATION_SECRETS": str(folder / "secrets")},
     }

@@ -84,7 +84,7 @@ class SumColumns:
                 remedy = "leave out --person and --segment; --cluster may name people"
                 raise SpecError(detail, field=option, remedy=remedy)
 
-    def apply(self, look: OneLook, outcomes: RowOutcomes) -> SummedOutcomes:
+    def sum_outcomes(self, look: OneLook, outcomes: RowOutcomes) -> SummedOutcomes:
         """Return the outcomes by row or cluster, divided and adjusted."""
         rows, arms, values, sentences = look.rows, look.chosen, outcomes.clipped_values, list[str]()
         clusters = Clusters.read(rows.column(self.cluster), arms) if self.cluster else None
@@ -292,7 +292,7 @@ def analyze(
     }
     is_counted, has_shares = log.is_counted if isinstance(log, PrivateRows) else None, shares is not None
     look = OneLook(tables, rows, parts, chosen, is_counted, reward, lower_is_better, has_shares, tuple(warnings))
-    summed = sums.apply(look, outcomes)
+    summed = sums.sum_outcomes(look, outcomes)
     result, unadjusted = summed.look.analyze_outcomes(summed.outcomes), None
     sentences += summed.sentences
     if summed.unadjusted:

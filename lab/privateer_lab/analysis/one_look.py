@@ -65,13 +65,13 @@ class LowerRewards:
         """Return the result without mean rewards, which are transformed; `describe` has the original means."""
         conclusion = result.conclusion
         headline = effects_headline(AnswerFacts(spec, result.answer), conclusion.rules, None)
-        headline = replace_fields(headline, sentence=self._restate(headline.sentence, result.answer.effects))
+        headline = replace_fields(headline, sentence=self._restate_headline(headline.sentence, result.answer.effects))
         (low, high), sentence = bounds, f"Effects say how much lower {self.name} is."
         unit = replace_fields(conclusion.reward, low=low, high=high, sentence=sentence)
         restated = replace_fields(conclusion, headline=headline, baseline=None, no_relative=None, reward=unit)
         return replace(result, conclusion=restated)
 
-    def _restate(self, sentence: str, effects: Sequence[Effect]) -> str:
+    def _restate_headline(self, sentence: str, effects: Sequence[Effect]) -> str:
         """Return a headline with the changes of the original rewards."""
         for effect in effects:
             if effect.value is None or effect.group is not None:

@@ -20,7 +20,7 @@ from privateer_lab.audit.law import (
     LowerBounds,
     NormalLaw,
     Scores,
-    attack,
+    bound_losses,
     counts_p_value,
     noise_p_value,
 )
@@ -98,7 +98,7 @@ class MechanismPart:
         if self.event is None or self.epsilon is None:
             return PartResult(None, p_value, p_value >= false_alarm_rate)
         left, right = map(self.score, observations)
-        bounds = attack(left, right, self.event, self.epsilon, self.delta, false_alarm_rate)
+        bounds = bound_losses(left, right, self.event, self.epsilon, self.delta, false_alarm_rate)
         return PartResult(bounds, p_value, p_value >= false_alarm_rate and bounds.is_consistent_with(self.epsilon))
 
 

@@ -53,10 +53,10 @@ class Distance(NamedTuple):
         return row | ({"saved": (self.before / self.claimed) ** 2} if self.before else {})
 
 
-def distances() -> Iterator[Distance]:
+def iterate_distances() -> Iterator[Distance]:
     """Yield the distances of curators in all algorithms' first rounds, and of sums of answers and rows by parameter."""
     befores: dict[str, float] = {}
-    mechanisms = curators()
+    mechanisms = list_curators()
     for below in _BELOW:
         name = f"feature-sums, values from -{below:g}"
         mechanisms[name], befores[name] = _answers(below), _ball_of_answers(below)
@@ -67,11 +67,11 @@ def distances() -> Iterator[Distance]:
     mechanisms["gaussian-vectors, joint"] = GaussianVectors.calibrated(Ball("joint", 1.0, 9), *_PROMISE)
     befores["gaussian-vectors, joint"] = 2.0
     for name, mechanism in mechanisms.items():
-        claimed, farthest = (_unit(mechanism) * distance for distance in compare(mechanism))
+        claimed, farthest = (_compute_unit_length(mechanism) * distance for distance in measure_distances(mechanism))
         yield Distance(name, befores.get(name), claimed, farthest)
 
 
-def curators() -> dict[str, Mechanism]:
+def list_curators() -> dict[str, Mechanism]:
     """Return the mechanisms of first rounds of every algorithm under a curator, with their noise."""
     mechanisms: dict[str, Mechanism] = {}
     for name in ALGORITHMS:
@@ -99,8 +99,8 @@ def _length(mechanism: Any) -> float:
     return 1.0 if mechanism.ball.is_joint else math.sqrt(1 - mechanism.ball.share)
 
 
-def _unit(mechanism: Any) -> float:
-    """Return what a unit of `compare` is in lengths of a value of 1."""
+def _compute_unit_length(mechanism: Any) -> float:
+    """Return what a unit of `measure_distances` is in lengths of a value of 1."""
     match mechanism:
         case CellPairs() | CentralSums() if mechanism.scale:
             return float(mechanism.scale)
@@ -113,13 +113,13 @@ def _unit(mechanism: Any) -> float:
     return 1.0
 
 
-def compare(mechanism: Mechanism, seed: int = 0) -> tuple[float, float]:
+def measure_distances(mechanism: Mechanism, seed: int = 0) -> tuple[float, float]:
     """Return the distance of two people for which a mechanism's noise is, and that of the farthest of 400.
 
     Both are in L2, or in L1 where noise is Laplace noise, in the units in which noise has its standard deviation or
     scale. People are extreme ones, who go the way of reports: a mechanism rounds, encodes, parses and adds them up.
     """
-    contributions: Any = _people(mechanism, np.random.default_rng(seed))
+    contributions: Any = _draw_contributions(mechanism, np.random.default_rng(seed))
     subject: Any = mechanism
     if isinstance(subject, GaussianVectors):  # whose reports have noise
         points = subject.ball.round_to_grid(contributions.values, SeededNoise(seed)).astype(np.float64)
@@ -168,7 +168,7 @@ def _(mechanism: ScreenedMoments, total: Any) -> Array:
 
 
 @singledispatch
-def _people(mechanism: Any, rng: np.random.Generator) -> Contributions:
+def _draw_contributions(mechanism: Any, rng: np.random.Generator) -> Contributions:
     """Return contributions of people with keys, or with vectors, whose values are mostly extreme."""
     coins = rng.integers(0, 2**32, _PEOPLE, dtype=np.uint32)
     if hasattr(mechanism, "layout"):
@@ -183,14 +183,14 @@ def _people(mechanism: Any, rng: np.random.Generator) -> Contributions:
     return BoundedVectors(coins, corners)
 
 
-@_people.register
+@_draw_contributions.register
 def _(mechanism: ScreenedMoments, rng: np.random.Generator) -> Contributions:
     corners = rng.choice([-1.0, 1.0], (_PEOPLE, mechanism.ball.coordinates))
     corners[1::2, mechanism.arms : -1] = -corners[::2, mechanism.arms : -1]
     return BoundedVectors(np.zeros(_PEOPLE, np.uint32), corners)
 
 
-@_people.register
+@_draw_contributions.register
 def _(mechanism: FeatureSums, rng: np.random.Generator) -> Contributions:
     people, answers = np.arange(_PEOPLE), rng.integers(mechanism.sizes, size=(_PEOPLE, len(mechanism.sizes)))
     answers[1::4] = answers[::4]  # the same answers as another's, and then none of them
@@ -200,7 +200,7 @@ def _(mechanism: FeatureSums, rng: np.random.Generator) -> Contributions:
     return FeatureValues(np.zeros(_PEOPLE, np.uint32), people // 2 % mechanism.arms, answers, values)
 
 
-@_people.register
+@_draw_contributions.register
 def _(mechanism: RowSums, rng: np.random.Generator) -> Contributions:
     ball, values = mechanism.ball, rng.choice([-1.0, 1.0, 1.0, 0.5], _PEOPLE)
     arms = rng.integers(ball.arms, size=_PEOPLE)

@@ -37,7 +37,9 @@ class LowerBounds:
         return self.excess <= 0 and self.lower_bound <= epsilon * (1 + 1e-9)
 
 
-def attack(left: Scores, right: Scores, event: Event, epsilon: float, delta: float, alarm_rate: float) -> LowerBounds:
+def bound_losses(
+    left: Scores, right: Scores, event: Event, epsilon: float, delta: float, alarm_rate: float
+) -> LowerBounds:
     """Compute lower bounds of epsilon at ``delta`` and of delta, and compare delta with the claimed curve, ``event``.
 
     Larger scores of the observations of both neighbours favour the left one; a true claim fails with ``alarm_rate``.

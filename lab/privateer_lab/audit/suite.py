@@ -16,7 +16,7 @@ from privateer_core.plugins import Plugins
 from privateer_core.privacy.trust import TRUST
 from privateer_lab.audit.case import ANY, CHANNELS, FORMAT, AuditFinding, Case, Integers, MechanismPart, Noise
 from privateer_lab.audit.channels import channel_checks
-from privateer_lab.audit.law import Law, LowerBounds, UniformLaw, attack
+from privateer_lab.audit.law import Law, LowerBounds, UniformLaw, bound_losses
 from privateer_lab.audit.mechanisms import bounded_vectors, features, hits, keyed, moments, rows, running_sums, votes
 from privateer_lab.audit.past_reports import past_cases
 from privateer_lab.audit.sealed_reports import SINGLE_REPORT_MODEL, open_audit_round, path_cases, wire_cases
@@ -168,7 +168,7 @@ def is_about(channel: str, model: str | None) -> bool:
 def _run_attack(case: Case, false_alarm_rate: float) -> AuditFinding:
     """Sample both neighbours, attack the samples, and judge the lower bound against the claim."""
     left, right = (case.sample(neighbour, case.count) for neighbour in (0, 1))
-    bounds = attack(left, right, case.event, case.epsilon, case.delta, false_alarm_rate)
+    bounds = bound_losses(left, right, case.event, case.epsilon, case.delta, false_alarm_rate)
     is_satisfied = bounds.is_consistent_with(case.epsilon)
     return _build_finding(case, case.name, bounds, is_satisfied=is_satisfied, unsafe=case.unsafe)
 

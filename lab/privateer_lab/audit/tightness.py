@@ -161,7 +161,7 @@ def _mean_blanket(event: ShuffledResponse | ShuffledSubset) -> float:
     return event.honest * symbols / (math.exp(event.local_epsilon) + symbols - 1)
 
 
-def tightness(
+def compare_local_epsilons(
     promise: tuple[float, float], batch: int, symbols: int, limit: float, reports: int = 1, share: float | None = None
 ) -> dict[str, float]:
     """Compare local epsilons of a report: allowed, that of the lemma without rounding, and too large.

@@ -93,7 +93,7 @@ class Baseline:
         """End the round: the policy may change."""
 
 
-def with_arms(spec: Spec) -> ArmsSpec:
+def as_arms_spec(spec: Spec) -> ArmsSpec:
     """Return the spec of an experiment that chooses arms; refuse one that does not."""
     if not isinstance(spec, ArmsSpec):
         detail = "baselines choose an arm for each person, and this experiment has no arms"
@@ -112,7 +112,7 @@ def select_baselines(names: list[str], spec: Spec) -> list[str]:
     more columns than a baseline can take.
     """
     if names:
-        with_arms(spec)
+        as_arms_spec(spec)
     possible = [name for name, kind in BASELINES.items() if spec.privacy.epsilon is not None or not kind.private]
     for name in (name for name in names if name != "all"):
         if name not in BASELINES:
@@ -223,7 +223,7 @@ class BaselineRun:
 
 def play_once(spec: Spec, names: list[str], seed: int) -> list[BaselineRun]:
     """Play baselines with a seed's people to the horizon; a baseline's run does not depend on the others."""
-    spec = with_arms(spec)
+    spec = as_arms_spec(spec)
     return play_together(spec, {name: BASELINES[name](spec, seed) for name in names}, seed)
 
 

@@ -34,8 +34,8 @@ from privateer_core.accounting.numerics import check
 from privateer_core.errors import SpecError
 from privateer_core.privacy.certificate import Certificate, Claim, Verdict, recompute
 from privateer_core.privacy.record_verification import read_certificates
-from privateer_lab.audit.farthest_people import distances
-from privateer_lab.audit.tightness import CASE, GAPS, tightness
+from privateer_lab.audit.farthest_people import iterate_distances
+from privateer_lab.audit.tightness import CASE, GAPS, compare_local_epsilons
 from privateer_lab.cli.ask import claim_rows
 from privateer_lab.cli.command_line import URL, Json, Name, Url
 from privateer_lab.cli.input_files import read_document
@@ -158,12 +158,12 @@ def show_tightness(
         check("--share", size, 0 < size <= 1, "above 0 and at most 1")
     promise = (epsilon, delta)
     rows: list[dict[str, Any]] = [
-        tightness(promise, n, size, limit, m) for m in reports for n in batch for size in symbols
+        compare_local_epsilons(promise, n, size, limit, m) for m in reports for n in batch for size in symbols
     ]
-    rows += [tightness(promise, n, 2, limit, share=size) for size in share for n in batch]
+    rows += [compare_local_epsilons(promise, n, 2, limit, share=size) for size in share for n in batch]
     if before:
         rows = [row | {"before": _find_row(read_document(before), row)} for row in rows]
-    people = [distance.row for distance in distances()]
+    people = [distance.row for distance in iterate_distances()]
     if as_json:
         print_json({"rows": rows, "distances": people})
         return

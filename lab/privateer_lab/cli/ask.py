@@ -130,7 +130,9 @@ def _show_progress(name: str, url: str, shuffler_admin_url: str, as_json: bool) 
 def _print_facts(name: str, progress: dict[str, Any], published: PublishedAnswer, counts: list[str]) -> None:
     """Print facts of an experiment; ``counts`` are sentences about participants and the shuffler."""
     figures = {key: value for key, value in progress.items() if not isinstance(value, dict | list | bool | None)}
-    print_table(name, [*name_figures(figures), ("changes accepted", ", ".join(progress.get("accepts", ())) or None)])
+    print_table(
+        name, [*name_figures(figures), ("changes accepted", ", ".join(progress.get("allowed_changes", ())) or None)]
+    )
     if draining_until := progress.get("draining_until"):
         screen.print(f"draining until {draining_until}: only people who have chosen already can report", soft_wrap=True)
     print_lines([*counts, published.conclusion.headline.sentence])

@@ -97,7 +97,7 @@ def _format_remark(response: dict[str, Any]) -> str:
     """Format clauses: nothing changed, actions that wait for the next version, an open round given up."""
     if not response["changed"]:
         return "; nothing changed"
-    pending = ", ".join(row["action"] for row in response["waiting"])
+    pending = ", ".join(row["action"] for row in response["pending_changes"])
     remark = f"; with the next version: {pending}" if pending else ""
     return f"{remark}; the open round was given up, with what came in it" if response.get("round_given_up") else remark
 

@@ -51,14 +51,14 @@ def issuer(
         str, Option(envvar="PRIVATEER_EXPERIMENTS", help="Names of experiments, separated by commas.")
     ],
     attestation: Annotated[
-        str, Option(envvar="PRIVATEER_ATTESTATION", help="How it knows devices: hmac, open, or another plug.")
+        str, Option(envvar="PRIVATEER_ATTESTATION_VERIFIER", help="How it knows devices: hmac, open, or another plug.")
     ],
     host: Host = "127.0.0.1",
     port: Port = 8004,
     data: DataFolder = Path("data/issuer"),
 ) -> None:
     """Run the issuer of upload tokens. Further settings come from the environment (docs/configuration.md)."""
-    _serve("issuer", host, port, data, PRIVATEER_EXPERIMENTS=experiments, PRIVATEER_ATTESTATION=attestation)
+    _serve("issuer", host, port, data, PRIVATEER_EXPERIMENTS=experiments, PRIVATEER_ATTESTATION_VERIFIER=attestation)
 
 
 def _serve(service: str, host: str, port: int, data: Path, **settings: str) -> None:

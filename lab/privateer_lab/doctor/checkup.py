@@ -89,7 +89,7 @@ class Checkup:
             others = f", and so for {len(names) - 1:,} more" if len(names) > 1 else ""
             self.checks.append(Check(self.service, check, level, detail.format(names[0]) + others, remedy))
 
-    def settle(self, examine: Callable[["Checkup"], T], *, is_final: bool) -> T:
+    def repeat(self, examine: Callable[["Checkup"], T], *, is_final: bool) -> T:
         """Examine several files or databases and add the findings; unless ``is_final``, repeat until all is well.
 
         A running service may change a file while others are read. The findings of the tenth attempt are final, or those

@@ -59,7 +59,7 @@ def examine_server(settings: ServerSettings) -> Checkup:
     if not problems:
         checkup.ok("algorithms", f"{len(ALGORITHMS)} are installed")
     store_key = credentials.find_store_key(checkup, settings.store_key_file) if settings.database else None
-    agreement = checkup.settle(lambda attempt: _examine_data(attempt, settings, store_key), is_final=is_in_use is False)
+    agreement = checkup.repeat(lambda attempt: _examine_data(attempt, settings, store_key), is_final=is_in_use is False)
     identity = settings.publication_key or (folder / IDENTITY_FILE if folder else None)
     n_published = agreement.logged if agreement else 0
     public_key = credentials.check_identity_key(checkup, identity, folder, n_published) if identity else None

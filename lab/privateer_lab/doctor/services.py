@@ -102,15 +102,15 @@ def examine_shuffler(settings: ShufflerSettings, server: ServerSettings | None =
     if folder:
         folders.check_writable(checkup, folder)
         server_keys = _read_pin(checkup, folder / PIN_FILE)
-        experiments = checkup.settle(lambda attempt: _examine_rounds(attempt, folder), is_final=is_in_use is False)
-        checkup.settle(lambda attempt: _examine_spent(attempt, folder, settings.tokens), is_final=is_in_use is False)
+        experiments = checkup.repeat(lambda attempt: _examine_rounds(attempt, folder), is_final=is_in_use is False)
+        checkup.repeat(lambda attempt: _examine_spent(attempt, folder, settings.tokens), is_final=is_in_use is False)
         credentials.check_token_keys(checkup, settings.tokens, settings.host, experiments)
         folders.check_clock(checkup, folder)
         held_bytes = sum(path.stat().st_size for path in folder.glob(f"*{SUFFIX}") if path.exists())
         folders.check_disk(checkup, [folder], _N_ROUNDS_ON_DISK * held_bytes)
     else:
         store_key = credentials.find_store_key(checkup, settings.store_key_file)
-        server_keys = checkup.settle(lambda attempt: _examine_pool(attempt, settings, store_key), is_final=False)
+        server_keys = checkup.repeat(lambda attempt: _examine_pool(attempt, settings, store_key), is_final=False)
     _check_answers(checkup, settings, is_in_use, key)
     _check_server_key(checkup, settings.server_key or server_keys or frozenset(), settings.server_url, server)
     if key:
@@ -271,7 +271,7 @@ def examine_issuer(place: IssuerPlace) -> Checkup:
     if not folders.check_data(checkup, place.data):
         return checkup
     is_in_use = is_open_elsewhere(place.data / ISSUER_FILE)
-    checkup.settle(lambda attempt: _examine_keys(attempt, place), is_final=is_in_use is False)
+    checkup.repeat(lambda attempt: _examine_keys(attempt, place), is_final=is_in_use is False)
     if place.secrets and place.secrets.is_file():
         folders.check_secret(checkup, place.secrets)
     elif place.secrets:

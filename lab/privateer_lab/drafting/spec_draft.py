@@ -42,7 +42,7 @@ from privateer_lab.tables.data_table import (
 from privateer_lab.tables.log_rows import (
     ArmNames,
     LogRows,
-    complete_rows,
+    drop_incomplete_rows,
     read_arms,
     read_classes,
     read_log_rows,
@@ -201,7 +201,7 @@ def _select_rows(
         warnings = few_cluster_warnings(len(log_rows.rows.column(cluster).counts), shorten(cluster)) if cluster else []
         notes += [*log_rows.remarks, *(f"Warning: {warning}." for warning in (*log_rows.warnings, *warnings))]
         return log_rows.rows, log_rows
-    return complete_rows(rows, required, notes) if required else rows, None
+    return drop_incomplete_rows(rows, required, notes) if required else rows, None
 
 
 def _suggest_log_options(arm: str | None, reward: str | None, label: str | None) -> list[str]:

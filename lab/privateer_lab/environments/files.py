@@ -65,7 +65,7 @@ def read_contexts(table: DataTable, spec: Spec) -> Array:
     if not spec.features:
         return np.zeros((table.rows, 0))
     source = NamedColumns(spec, table.header)
-    table.fill(source.columns, len(spec.features))
+    table.read_into(source.columns, len(spec.features))
     return source.contexts(table.rows)
 
 
@@ -141,7 +141,7 @@ class CsvSection(EnvironmentSection):
         label = Categories(self.label, {name: number for number, name in enumerate(classes)})
         source = NamedColumns(spec, table.header)
         self._check_columns(table.header, [column.name for column in source.columns])
-        table.fill([*source.columns, label], len(spec.features), drop=self.missing == "drop")
+        table.read_into([*source.columns, label], len(spec.features), drop=self.missing == "drop")
         check_classes_occur(label, "population.classes" if self.classes else "experiment.arms")
         contexts = source.contexts(len(label.values))
         check_features(contexts, spec)
@@ -212,7 +212,7 @@ class AdultSection(EnvironmentSection):
         source = NamedColumns(spec, ADULT_COLUMNS)
         income, sex, hours = Categories("income", _INCOME_LABELS), Categories("sex"), Numbers("hours")
         cells = [sex, hours] if self.task == "effects" else []
-        table.fill([*source.columns, income, *cells], len(spec.features), drop=True)
+        table.read_into([*source.columns, income, *cells], len(spec.features), drop=True)
         check_classes_occur(income, "population.path")
         contexts, labels, rewards = source.contexts(len(income.values)), income.values, _OFFERED_REWARDS
         if cells:

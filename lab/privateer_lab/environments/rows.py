@@ -75,7 +75,7 @@ class RowsSection(EnvironmentSection):
         person_columns = [Categories(self.person, max_names=math.inf)] if self.person else []
         check_columns_exist([column.name for column in person_columns], table.header)
         columns = [*source.columns, *means, *observed, *person_columns]
-        table.fill(columns, len(spec.features), drop=self.missing == "drop")
+        table.read_into(columns, len(spec.features), drop=self.missing == "drop")
         contexts = source.contexts(len(means[0].values))
         check_features(contexts, spec)
         expected = np.stack([column.values for column in means], axis=1)

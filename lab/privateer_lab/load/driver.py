@@ -133,7 +133,7 @@ class Driver:
             self.result.waits, self.result.waited = self.wire.backoff.waits, self.wire.backoff.seconds
         return self.result
 
-    async def settle(self) -> None:
+    async def wait_until_counted(self) -> None:
         """Wait until accepted reports are counted, or too few for a batch are left at the shuffler."""
         deadline, unchanged_since, previous = time.monotonic() + _SETTLE_TIMEOUT_SECONDS, time.monotonic(), -1
         while (counts := await self.wire.counts()) and self._initial_counts:
@@ -270,16 +270,16 @@ class Driver:
         deadline = max(0.0, old.round.deadline - time.time()) if old else 0.0
         end_time = time.monotonic() + deadline + (_FILL_TIMEOUT_SECONDS if may_fill else _POLICY_TIMEOUT_SECONDS)
         while time.monotonic() < end_time:
-            body = await self.wire.fetch(old.header.digest if old else None)
+            body = await self.wire.fetch_publication(old.header.digest if old else None)
             if body is not None:
-                return self._join(body)
+                return self._join_version(body)
             await asyncio.sleep(_POLL_SECONDS)
         if old is None or not self.result.people:
             raise Unavailable("the server publishes no policy", field="--url", remedy="look at its log")
         self.is_over = not may_fill
         return old
 
-    def _join(self, body: bytes) -> Participation:
+    def _join_version(self, body: bytes) -> Participation:
         """Take part in a new version: note its round and facts, and what its policy is expected to earn."""
         participation = Participation(body, self.wire.name, LIMITS, self.cohort, is_paused=self.wire.is_paused)
         environment = self._ensure_environment(participation)
@@ -359,7 +359,7 @@ def run_load(
                 is_complete = False
             driver.result.seconds = time.perf_counter() - start
             if is_complete:
-                await driver.settle()
+                await driver.wait_until_counted()
         return driver.result, is_complete
 
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:

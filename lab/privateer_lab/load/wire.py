@@ -258,7 +258,7 @@ class Wire:
             headers[UPLOAD.header] = UPLOAD.sign(body, self.sender)
         return headers
 
-    async def fetch(self, old: bytes | None) -> bytes | None:
+    async def fetch_publication(self, old: bytes | None) -> bytes | None:
         """Fetch the publication; None if it still has the digest ``old`` some seconds later, or without a response."""
         headers, query = {"Accept": MEDIA_TYPE}, ""
         if old is not None:

@@ -19,7 +19,7 @@ from privateer_lab.simulation.scores import encode_contexts
 from privateer_lab.tables import TABLE_FIELD, shorten
 from privateer_lab.tables.data_column import DataColumn
 from privateer_lab.tables.data_table import DataTable, TableRows, check_columns_exist
-from privateer_lab.tables.log_rows import complete_rows, find_indices, read_rewards
+from privateer_lab.tables.log_rows import drop_incomplete_rows, find_indices, read_rewards
 
 Columns: TypeAlias = dict[str, NDArray[Any]]
 Decider: TypeAlias = LoadedPolicy | str | int | Callable[[Columns], Any]
@@ -97,7 +97,7 @@ def read_log(
         detail = f"has {table_rows.n_rows:,} rows for {len(arms):,} arms, too many to keep what is expected of each"
         raise SpecError(detail, field=TABLE_FIELD, remedy=f"draw {_MAX_CELLS // len(arms):,} of the rows at random")
     row_indices = np.flatnonzero(np.all([table_rows.column(name).codes >= 0 for name in required], axis=0))
-    rows = complete_rows(table_rows, required, remarks)
+    rows = drop_incomplete_rows(table_rows, required, remarks)
     units = np.arange(rows.n_rows)
     if grouping:
         units = np.unique(rows.column(grouping[1]).codes, return_inverse=True)[1]

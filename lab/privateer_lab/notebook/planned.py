@@ -110,7 +110,7 @@ def plan(
     {'model': 'central', 'epsilon': 1.0, 'people': 3000}
     """
     parsed, seeds = read_spec(spec, users=users, people=people), check_n_seeds(seeds)
-    promises, refused = plans.find_possible(parsed, plans.check_trust_models(trust), plans.check_epsilons(epsilon))
+    promises, refused = plans.find_promises(parsed, plans.check_trust_models(trust), plans.check_epsilons(epsilon))
     choices = [VariedSpec("trust", "", promise) for promise in promises]
     search = Search(choices, lambda runs, _: list(runs), jobs, backend)
     search.run_fully(seeds)

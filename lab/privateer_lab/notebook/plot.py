@@ -44,13 +44,13 @@ _MAX_EPSILON_FACTOR: Final = 1.2
 
 
 def policy(
-    what: "LoadedPolicy | Simulated | Replayed | str | PathLike[str]", x: str | None = None, y: str | None = None
+    subject: "LoadedPolicy | Simulated | Replayed | str | PathLike[str]", x: str | None = None, y: str | None = None
 ) -> Picture:
     """Draw the arm that a policy chooses, as a map of two features, with all other features at their medians.
 
     Parameters
     ----------
-    what
+    subject
         A policy, a result that has a policy, or a source that `privateer_lab.policy` takes.
     x, y
         Features to the right and up; the first two by default.
@@ -66,12 +66,12 @@ def policy(
     >>> lab.plot.policy(lab.simulate("examples/peaks-local.toml", users=3000, seeds=1))
     <picture: peaks-local: the arm that people get>
     """
-    source = what.policy if isinstance(what, Simulated | Replayed) else what
+    source = subject.policy if isinstance(subject, Simulated | Replayed) else subject
     loaded = source if isinstance(source, LoadedPolicy) else policy_of(source)
     return draw_map(loaded.spec, loaded.shares_at, x, y)
 
 
-def regret(what: Simulated | Planned) -> Picture:
+def regret(subject: Simulated | Planned) -> Picture:
     """Draw the mean regret of a choice against the number of choices, of a simulation or of a plan.
 
     Raises
@@ -85,13 +85,15 @@ def regret(what: Simulated | Planned) -> Picture:
     >>> lab.plot.regret(lab.simulate("examples/peaks-local.toml", users=3000, seeds=2))
     <picture: peaks-local: reward lost per choice>
     """
-    if isinstance(what, Planned):
-        return draw_plan(what.spec.name, "choices", what.outcomes)
-    if not isinstance(what, Simulated):
-        raise SpecError("has no regret", field="what", remedy="give what lab.simulate or lab.plan returned")
-    n_choices, summary = what.runs[0].choices, what.summary
-    with open_picture(f"{what.spec.name}: reward lost per choice") as (picture, (axis,)):
-        draw_regret(axis, what.path.columns, COLOURS[0], "-", f"mean of {len(what.runs)} seeds", worst="worst seed")
+    if isinstance(subject, Planned):
+        return draw_plan(subject.spec.name, "choices", subject.outcomes)
+    if not isinstance(subject, Simulated):
+        raise SpecError("has no regret", field="subject", remedy="give what lab.simulate or lab.plan returned")
+    n_choices, summary = subject.runs[0].choices, subject.summary
+    with open_picture(f"{subject.spec.name}: reward lost per choice") as (picture, (axis,)):
+        draw_regret(
+            axis, subject.path.columns, COLOURS[0], "-", f"mean of {len(subject.runs)} seeds", worst="worst seed"
+        )
         axis.axhline(summary["uniform_regret"] / n_choices, color=GREY, linestyle=":", label="choosing at random")
         best = summary["best_constant_regret"] / n_choices
         axis.axhline(best, color=COLOURS[3], linestyle="--", label="the best arm for everybody")
@@ -100,12 +102,12 @@ def regret(what: Simulated | Planned) -> Picture:
     return picture
 
 
-def effects(what: "ExperimentResult | Simulated | Replayed | Evaluation | str") -> Picture:
+def effects(subject: "ExperimentResult | Simulated | Replayed | Evaluation | str") -> Picture:
     """Draw estimates with their intervals: effects of an experiment, or off-policy estimates.
 
     Parameters
     ----------
-    what
+    subject
         A result of `privateer_lab.result`, `simulate`, `replay` or `evaluate`; or an experiment's name or address.
 
     Raises
@@ -120,30 +122,30 @@ def effects(what: "ExperimentResult | Simulated | Replayed | Evaluation | str") 
     >>> lab.plot.effects(lab.evaluate(log, "b", context=["x"], propensity=0.5))
     <picture: mean reward, with 95 % intervals>
     """
-    if isinstance(what, Evaluation):
-        rows = [mean for mean in what.values[:-1] if np.isfinite((mean.value, mean.low, mean.high)).all()]
+    if isinstance(subject, Evaluation):
+        rows = [mean for mean in subject.values[:-1] if np.isfinite((mean.value, mean.low, mean.high)).all()]
         if not rows:
-            raise SpecError("has no estimates yet", field="what", remedy="wait for more people")
-        title = f"mean reward, with {100 * what.level:g} % intervals"
+            raise SpecError("has no estimates yet", field="subject", remedy="wait for more people")
+        title = f"mean reward, with {100 * subject.level:g} % intervals"
         return draw_estimates(title, rows, "mean reward of a choice")
-    result = what.result if isinstance(what, Simulated | Replayed) else what
+    result = subject.result if isinstance(subject, Simulated | Replayed) else subject
     if isinstance(result, str):
         result = result_of(result)
     if result is None or not (result.answer.estimates or result.answer.effects):
         remedy = "draw lab.plot.policy"
-        raise SpecError("has an algorithm that estimates no effects", field="what", remedy=remedy)
+        raise SpecError("has an algorithm that estimates no effects", field="subject", remedy=remedy)
     pictures = draw_answer(result.experiment, result.answer)
     if not pictures:
-        raise SpecError("has no estimates yet", field="what", remedy="wait for more people")
+        raise SpecError("has no estimates yet", field="subject", remedy="wait for more people")
     return pictures[0]
 
 
-def privacy(what: "Simulated | Planned | Spec | Certificate | Mapping[str, Any] | str | PathLike[str]") -> Picture:
+def privacy(subject: "Simulated | Planned | Spec | Certificate | Mapping[str, Any] | str | PathLike[str]") -> Picture:
     """Draw the curve of the best attack on one participant, as the certified privacy curve bounds it.
 
     Parameters
     ----------
-    what
+    subject
         A spec as `privateer_lab.spec` takes it, or a simulation: the promise is that of the spec's first round, as
         planned, or of all rounds simulated. A certificate or privacy record, as a document; or the name or address of
         an experiment on a server.
@@ -159,14 +161,14 @@ def privacy(what: "Simulated | Planned | Spec | Certificate | Mapping[str, Any] 
     >>> lab.plot.privacy("examples/peaks-shuffle.toml")
     <picture: peaks-shuffle: what the best attack on one person achieves>
     """
-    certificates = _read_certificates_by_cohort(what)
+    certificates = _read_certificates_by_cohort(subject)
     fpr = np.concatenate([[0.0], np.geomspace(1e-4, 1.0, 400)])
     if not any(claim.epsilon is not None for certificate in certificates.values() for claim in certificate.claims):
         remedy = "choose a trust model that promises something"
         raise SpecError("promises nothing", field="privacy.model", remedy=remedy)
     if not all(verdict.holds for certificate in certificates.values() for verdict in recompute(certificate)):
         remedy = "run privateer account verify to see which"
-        raise SpecError("has a privacy claim that does not hold", field="what", remedy=remedy)
+        raise SpecError("has a privacy claim that does not hold", field="subject", remedy=remedy)
     title = f"{certificates[''].experiment}: what the best attack on one person achieves"
     with open_picture(title, heights=(5.0,), width=5.4) as (picture, (axis,)):
         axis.plot([0, 1], [0, 1], color=GREY, linestyle=":", label="guessing without seeing anything")

@@ -115,7 +115,7 @@ def check_epsilons(values: Iterable[Any] | float, field: str = "epsilon") -> lis
     return [float(epsilon) for epsilon in epsilons]
 
 
-def find_possible(spec: Spec, models: Iterable[str], epsilons: Iterable[float]) -> tuple[list[Variant], list[Refusal]]:
+def find_promises(spec: Spec, models: Iterable[str], epsilons: Iterable[float]) -> tuple[list[Variant], list[Refusal]]:
     """Return the possible variants, and the refused promises; raise the first error if no variant is possible."""
     variants, refused = try_promises(spec, models, epsilons)
     if not variants:
@@ -204,7 +204,7 @@ def name_promise_in_error(spec: Spec, error: SpecError) -> SpecError:
     return SpecError(error.detail, field=field, remedy=remedy)
 
 
-def count_needed(run: Run, share: float) -> int | None:
+def count_until_gain_share(run: Run, share: float) -> int | None:
     """Return the number of participants after which the policy has a share of the potential gain, or None.
 
     The policy keeps the share from there to the end, in every window of the next quarter of participants that ends
@@ -241,7 +241,7 @@ def summarize_promise(variant: Variant, runs: list[Run]) -> dict[str, Any]:
         "uniform_regret": float(np.mean([run.uniform_regret for run in runs])),
         "gain": 1 - mean / constant if mean is not None and constant > 0 else None,
         "people_needed": {
-            f"{share:g}": median_count([count_needed(run, share) for run in runs]) for share in GAIN_SHARES
+            f"{share:g}": median_count([count_until_gain_share(run, share) for run in runs]) for share in GAIN_SHARES
         },
         "path": average_regret_curve(runs),
     }

@@ -128,7 +128,7 @@ class IssuerProcess(NamedTuple):
             "PRIVATEER_ADMIN_PORT": str(self.admin_port or free_port()),
             "PRIVATEER_EXPERIMENTS": self.experiments,
             "PRIVATEER_ISSUER_NAME": f"127.0.0.1:{self.port}",
-            "PRIVATEER_ATTESTATION": self.attestation,
+            "PRIVATEER_ATTESTATION_VERIFIER": self.attestation,
             "PRIVATEER_PUBLIC_KEY_FILE": str(data / "tokens" / "issuer.json"),
             **({"PRIVATEER_ATTESTATION_SECRETS": str(self.secrets)} if self.secrets else {}),
             **_LOOPBACK_SETTINGS,

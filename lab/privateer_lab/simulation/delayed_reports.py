@@ -11,14 +11,14 @@ from typing_extensions import override
 from privateer_core.errors import RoundClosed
 from privateer_core.policies.gain_policy import GainPolicy
 from privateer_core.policies.policy import Arms, Points, Policy
-from privateer_core.primitives.contributions import merged
+from privateer_core.primitives.contributions import merge_releases
 from privateer_core.privacy.trust import TRUST, NoiseOrigin
 from privateer_core.spec.arms import ArmsSpec
 from privateer_core.spec.spec import Spec
 from privateer_lab.environments import Environment, parse_population
 from privateer_lab.environments.environment import Delay
 from privateer_lab.simulation.scores import SeededNoise, encode_contexts, scale_rewards
-from privateer_lab.simulation.simulation import Simulation, draw_coins, with_tiers
+from privateer_lab.simulation.simulation import Simulation, draw_coins, draw_tiers_if_any
 from privateer_server.rounds.earlier_policies import shares_by_policy
 from privateer_server.rounds.schedule import PolicyMix, Step
 
@@ -158,12 +158,14 @@ class LateSimulation(Simulation):
         mechanism = cast(Any, policy.terms.mechanism)
         batches = self._contributions_by_policy(policy, reporting)
         if TRUST[policy.terms.model].noise is NoiseOrigin.DEVICES or (len(batches) == 1 and not mechanism.continues):
-            return reduce(merged, (analyzer.simulate(mechanism, batch, self.rng) for analyzer, batch in batches))
+            return reduce(
+                merge_releases, (analyzer.simulate(mechanism, batch, self.rng) for analyzer, batch in batches)
+            )
         # A curator adds its noise once, to all parts.
-        seeded, total = SeededNoise(self.rng), mechanism.resume(*self.carried_total)
+        seeded, total = SeededNoise(self.rng), mechanism.start_total_after(*self.carried_total)
         for analyzer, batch in batches:
             total = mechanism.merge(total, analyzer.tally(mechanism, mechanism.randomize(batch, seeded).tobytes()))
-        return self.settle(mechanism, total, seeded)
+        return self.release_total(mechanism, total, seeded)
 
     def _contributions_by_policy(self, policy: Any, reporting: DelayedReports) -> list[tuple[Any, Any]]:
         """Return contributions by deciding policy, if the round distinguishes policies."""
@@ -175,7 +177,7 @@ class LateSimulation(Simulation):
             rows = np.flatnonzero(reporting.decided == version) if policy.tells_age else np.arange(len(reporting))
             reports = reporting.select(rows)
             contribution = policy.contribute(reports.contexts, coins[rows], reports.decisions, reports.rewards)
-            contribution = with_tiers(policy, contribution, self.rng)
+            contribution = draw_tiers_if_any(policy, contribution, self.rng)
             contributions.append((policy.make_analyzer(by_version[int(version)]), contribution))
         return contributions
 

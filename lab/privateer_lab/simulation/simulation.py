@@ -14,7 +14,7 @@ from privateer_core.mechanisms.tiered_symbol import TieredSymbol
 from privateer_core.policies.past_arms import recall_arms, select_reporting_arms
 from privateer_core.policies.policy import Arms, Decisions, Plays, message_size
 from privateer_core.primitives.bounded_vectors import BoundedVectors
-from privateer_core.primitives.contributions import merged
+from privateer_core.primitives.contributions import merge_releases
 from privateer_core.privacy.terms import Terms
 from privateer_core.privacy.trust import TRUST, Crowd, NoiseOrigin
 from privateer_core.spec.arms import ArmsSpec
@@ -135,19 +135,19 @@ class Simulation:
         # A curator adds its noise once, to all blocks.
         additive = TRUST[policy.terms.model].noise is NoiseOrigin.DEVICES or len(blocks) == 1
         # If coins select the arms that a source's participants report on, contributions depend on coins.
-        independent = not (policy.cohort and cast(Any, policy).coins_ask)
+        independent = not (policy.cohort and cast(Any, policy).has_coin_asked_arms)
         if additive and independent and hasattr(mechanism, "least"):  # no smaller crowd is released
             return mechanism.simulate(_join_vectors(contributed), self.rng)
         if additive and independent and not mechanism.continues:
-            return reduce(merged, (mechanism.simulate(block, self.rng) for block in contributed))
-        seeded, total = scores.SeededNoise(self.rng), mechanism.resume(*self.carried_total)
+            return reduce(merge_releases, (mechanism.simulate(block, self.rng) for block in contributed))
+        seeded, total = scores.SeededNoise(self.rng), mechanism.start_total_after(*self.carried_total)
         for block in contributed:
             total = mechanism.add(total, mechanism.randomize(block, seeded))
-        return self.settle(mechanism, total, seeded)
+        return self.release_total(mechanism, total, seeded)
 
-    def settle(self, mechanism: Any, total: Any, seeded: scores.SeededNoise) -> Any:
+    def release_total(self, mechanism: Any, total: Any, seeded: scores.SeededNoise) -> Any:
         """Release a total, and keep its remainder for the next round."""
-        release, carried = mechanism.settle(total, seeded)
+        release, carried = mechanism.release_and_carry(total, seeded)
         self.carried_total = (mechanism, carried)
         return release
 
@@ -194,7 +194,7 @@ class Simulation:
             return None
         inputs = (contexts, coins, decisions.arms, scores.scale_rewards(rewards, self.spec, before))
         contexts, coins, arms, rewards = (values[reporting] for values in inputs)
-        return with_tiers(policy, policy.contribute(contexts, coins, Arms(arms), rewards), rng)
+        return draw_tiers_if_any(policy, policy.contribute(contexts, coins, Arms(arms), rewards), rng)
 
     def choose(self, policy: Any, n_participants: int) -> None:
         """Simulate choices of participants without reports."""
@@ -254,7 +254,7 @@ class Simulation:
         )
 
 
-def with_tiers(policy: Any, contributions: Any, rng: np.random.Generator) -> Any:
+def draw_tiers_if_any(policy: Any, contributions: Any, rng: np.random.Generator) -> Any:
     """Return contributions of participants who take tiers by their expected shares, if the round has tiers."""
     mechanism = policy.terms.mechanism
     if not isinstance(mechanism, TieredSymbol):

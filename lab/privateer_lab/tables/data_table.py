@@ -121,7 +121,7 @@ class DataTable:
         if max_sampled_rows is not None and total > max_sampled_rows:
             rows = np.sort(np.random.default_rng(_SEED).choice(total, max_sampled_rows, replace=False, shuffle=False))
         columns = [EncodedTexts(name, rows) for name in names or self.header]
-        self.fill(columns, 0, n_kept_rows=total if rows is None else len(rows))
+        self.read_into(columns, 0, n_kept_rows=total if rows is None else len(rows))
         return TableRows({column.name: column.build_column(by_row=self._by_row) for column in columns}, total)
 
     def arrays(self, names: Sequence[str]) -> dict[str, NDArray[Any]]:
@@ -132,7 +132,7 @@ class DataTable:
         columns = self.read(names).columns if names else {}
         return {name: column.texts if column.numbers is None else column.outcomes for name, column in columns.items()}
 
-    def fill(
+    def read_into(
         self,
         columns: Sequence[Column],
         features: int,

@@ -228,7 +228,7 @@ def read_log_rows(
     if rule and rule.missing_as is not None:
         warnings = []  # gaps count, so that no participant is left out
     rows = rule.apply(rows) if rule else rows
-    rows = complete_rows(rows, [arm, reward, *(name for name in (person, cluster, per) if name)], remarks)
+    rows = drop_incomplete_rows(rows, [arm, reward, *(name for name in (person, cluster, per) if name)], remarks)
     remarks += gaps
     if outcome.infinite:
         remarks.append(f"{outcome.infinite:,} of the rows without {shorten(reward)} have an infinite number.")
@@ -247,7 +247,7 @@ def find_indices(column: DataColumn, arms: Sequence[str]) -> NDArray[np.int64]:
     return np.array([*(index_by_arm.get(text, -1) for text in column.values), -1], np.int64)[column.codes]
 
 
-def complete_rows(rows: TableRows, names: Sequence[str], remarks: list[str]) -> TableRows:
+def drop_incomplete_rows(rows: TableRows, names: Sequence[str], remarks: list[str]) -> TableRows:
     """Drop rows without a value in the named columns, and add a remark with their number; refuse to drop all."""
     is_known = np.all([rows.column(name).codes >= 0 for name in names], axis=0)
     if not is_known.any():

@@ -7,7 +7,7 @@ import numpy as np
 
 from privateer_core.arrays import Array, Bools, Ints
 from privateer_core.policies.policy import Arms
-from privateer_core.primitives.contributions import merged
+from privateer_core.primitives.contributions import merge_releases
 from privateer_core.spec.arms import ArmsSpec
 from privateer_lab.baselines.run import Baseline, Visitors
 from privateer_lab.baselines.tree import ContextBins
@@ -108,7 +108,7 @@ class Ldpmab(Baseline):
         """Add the noisy reports of participants to the round's release."""
         contributions = self.policy.contribute(visitors.contexts, self.coins, Arms(arms), values)
         release = self.policy.mechanism.simulate(contributions, self.rng)
-        self.release = release if self.release is None else merged(self.release, release)
+        self.release = release if self.release is None else merge_releases(self.release, release)
 
     def close(self) -> None:
         """Learn from the round's noisy sums."""

@@ -73,7 +73,7 @@ class LaplaceCells(Mechanism, frozen=True, tag="laplace-cells"):
         return math.ceil(_SENSITIVITY * GRID_POINTS_PER_UNIT / Fraction(self.epsilon))
 
     @property
-    def coins_choose(self) -> bool:
+    def can_coins_choose_arm(self) -> bool:
         """Whether the coins of a report may be the coins that chose the participant's arm."""
         return True
 
@@ -121,7 +121,7 @@ class LaplaceCells(Mechanism, frozen=True, tag="laplace-cells"):
     def add(self, total: VectorTotal, reports: NDArray[np.int32]) -> VectorTotal:
         """Return ``total`` with ``reports`` counted in."""
         sums = reports.sum(axis=0, dtype=np.int64).reshape(self._shape)
-        return total.merged(VectorTotal(len(reports), sums))
+        return total.merge_with(VectorTotal(len(reports), sums))
 
     def release(self, total: VectorTotal, _: NoiseSource) -> CellSums:
         """Return the release to the learner: a function of randomized reports, without further cost or noise."""

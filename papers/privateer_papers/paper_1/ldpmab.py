@@ -41,7 +41,7 @@ class EliminationLearner(CohortLearner[StateT]):
     def __init__(self, spec: PartitionSpec) -> None:
         super().__init__(spec)
         self.space = Space(spec.blocks)
-        self.axes = self.space.column_of_level_in_turn()
+        self.axes = self.space.columns_in_turn()
 
     @override
     def edges(self, state: Any) -> tuple[Array, Array]:
@@ -120,7 +120,7 @@ class LdpmabPolicy(PartitionPolicy):
 
     @property
     @override
-    def coins_ask(self) -> bool:
+    def has_coin_asked_arms(self) -> bool:
         return False
 
     @override
@@ -196,7 +196,7 @@ class LdpmabLearner(EliminationLearner[LdpmabState]):
 
         At the end (``batch`` 0), which the paper leaves open, every bin plays the active arm of the highest estimate.
         """
-        active = state.active if next_round.batch_size else self._best(state)
+        active = state.active if next_round.batch_size else self._is_best_arm(state)
         shares = self._shares(state) if next_round.batch_size else active
         edges = np.rint(np.cumsum(shares, axis=1)[:, :-1] * UNIT).astype(np.uint32)
         partition = self.build_policy_from_coins(
@@ -234,7 +234,7 @@ class LdpmabLearner(EliminationLearner[LdpmabState]):
         lower = np.where(state.active, mean - 2 * radius, -np.inf).max(axis=1, keepdims=True)
         return np.asarray(state.active & ~(lower > mean + 2 * radius))
 
-    def _best(self, state: LdpmabState) -> Bools:
+    def _is_best_arm(self, state: LdpmabState) -> Bools:
         mean = np.where(state.active, self._estimates(state)[0], -np.inf)
         return np.asarray(np.arange(state.active.shape[1]) == mean.argmax(axis=1)[:, None])
 

@@ -52,7 +52,7 @@ class PublishedBanditSpec(BanditSpec):
     algorithm: PublishedBanditSection
 
     @model_validator(mode="after")
-    def _as_printed(self) -> Self:
+    def _check_paper_settings(self) -> Self:
         """Refuse models of trust and round sizes that the paper does not have."""
         if self.privacy.trust.crowd is not Crowd.NOBODY:
             raise unsupported_model_error(self.privacy)

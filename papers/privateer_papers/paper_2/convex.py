@@ -44,7 +44,7 @@ class PublishedConvexSpec(ConvexSpec):
     algorithm: PublishedConvexSection
 
     @model_validator(mode="after")
-    def _as_printed(self) -> Self:
+    def _check_paper_settings(self) -> Self:
         """Refuse models of trust, and a conversion window, that the paper does not have."""
         if self.privacy.trust.crowd is not Crowd.NOBODY:
             raise unsupported_model_error(self.privacy)
@@ -125,9 +125,9 @@ class PublishedConvexLearner(ConvexLearner):
         return half * (1 + math.sqrt((power - 1) * 2 * math.log(2 * horizon**2)))
 
     @override
-    def _rho(self, learned: int, terms: Terms) -> float:
+    def _point_distance(self, learned: int, terms: Terms) -> float:
         if self.rule.points == 1:
-            return super()._rho(learned, terms)
+            return super()._point_distance(learned, terms)
         horizon = self.spec.experiment.horizon
         return self.domain.radius * min(math.log(max(3, horizon)) / horizon, 0.5)
 
@@ -140,7 +140,7 @@ class PublishedConvexLearner(ConvexLearner):
         return super()._compute_step(learned, people, policy)
 
     @override
-    def _eta(self, learned: int, terms: Terms) -> float:
+    def _ellipsoid_step(self, learned: int, terms: Terms) -> float:
         """Return Hazan and Levy's step, which does not change, for losses of smoothness mu; else Saha and Tewari's."""
         horizon = self.spec.experiment.horizon
         square, log = (self.domain.dimension * self._score_deviation(terms)) ** 2, math.log(max(3, horizon))

@@ -67,7 +67,7 @@ class IntervalSearch(NamedTuple):
     high: float
 
 
-def search(loss: PrivateLoss, people: int, seed: int) -> IntervalSearch:
+def search_interval(loss: PrivateLoss, people: int, seed: int) -> IntervalSearch:
     """Run the interval search with a number of participants, and return its result."""
     rng, low, high, n_free, regret = np.random.default_rng([seed, 8]), 0.0, 1.0, people, 0.0
     n_per_squared_width, width = 2 * loss.proxy * math.log(people), 1.0
@@ -114,14 +114,14 @@ class Line:
     min_exponent: float | None = None
 
     @property
-    def promised(self) -> str:
+    def promised_exponent(self) -> str:
         """The paper's exponent in words, and the smallest possible exponent if that is larger."""
         names = {3 / 4: "3/4", 2 / 3: "2/3", 1 / 2: "1/2", 0: "0 (log T)"}
         return names[self.exponent] + (
             f", at least {names[self.min_exponent]} with noise" if self.min_exponent is not None else ""
         )
 
-    def spec(self, people: int, rounds: int, *, published: bool) -> Spec:
+    def build_spec(self, people: int, rounds: int, *, published: bool) -> Spec:
         """Build the experiment for a number of participants, in about a number of rounds."""
         table = {"name": "slopes", "horizon": people, "round_size": people // rounds, **self.tables["experiment"]}
         promise: Row = {"model": "local", "epsilon": _EPSILON}
@@ -135,7 +135,7 @@ class Line:
         return parse_spec({**self.tables, "experiment": table, "privacy": promise, "algorithm": algorithm})
 
 
-def _ball(loss: str, min_reward: float, **algorithm: Any) -> dict[str, Any]:
+def _build_ball_tables(loss: str, min_reward: float, **algorithm: Any) -> dict[str, Any]:
     """Return the tables of a spec on a ball in three dimensions, with measurement noise as the algorithm knows it."""
     return {
         "experiment": {},
@@ -146,7 +146,7 @@ def _ball(loss: str, min_reward: float, **algorithm: Any) -> dict[str, Any]:
     }
 
 
-def _contexts(**link: str) -> dict[str, Any]:
+def _build_context_tables(**link: str) -> dict[str, Any]:
     """Return the tables of a spec with two arms and four features, and rounds that grow as in the examples."""
     return {
         "experiment": {"arms": ["a", "b"], "min_round_fraction": 0.3},
@@ -160,33 +160,37 @@ _ONE: Final = {"feedback": "one-point"}
 _TWO: Final = {"feedback": "two-point"}
 _CURVED: Final = {"strong_convexity": 1.0}
 LINES: Final = {
-    "BCO, convex": Line(3 / 4, _ball("absolute", -2.0, **_ONE, lipschitz=1.0)),
-    "BCO, convex and smooth": Line(2 / 3, _ball("quadratic", -1.5, **_ONE, smoothness=1.0)),
-    "BCO, strongly convex": Line(2 / 3, _ball("quadratic", -1.5, **_ONE, **_CURVED, lipschitz=1.5)),
-    "BCO, strongly convex and smooth": Line(1 / 2, _ball("quadratic", -1.5, **_ONE, **_CURVED)),
-    "two points, convex": Line(1 / 2, _ball("absolute", -2.0, **_TWO, lipschitz=1.0)),
-    "two points, strongly convex": Line(0, _ball("quadratic", -1.5, **_TWO, **_CURVED, lipschitz=1.5)),
+    "BCO, convex": Line(3 / 4, _build_ball_tables("absolute", -2.0, **_ONE, lipschitz=1.0)),
+    "BCO, convex and smooth": Line(2 / 3, _build_ball_tables("quadratic", -1.5, **_ONE, smoothness=1.0)),
+    "BCO, strongly convex": Line(2 / 3, _build_ball_tables("quadratic", -1.5, **_ONE, **_CURVED, lipschitz=1.5)),
+    "BCO, strongly convex and smooth": Line(1 / 2, _build_ball_tables("quadratic", -1.5, **_ONE, **_CURVED)),
+    "two points, convex": Line(1 / 2, _build_ball_tables("absolute", -2.0, **_TWO, lipschitz=1.0)),
+    "two points, strongly convex": Line(0, _build_ball_tables("quadratic", -1.5, **_TWO, **_CURVED, lipschitz=1.5)),
     **{
         f"two points, convex, deviation {noise:g}": Line(
-            1 / 2, _ball("absolute", -2.0, **_TWO, lipschitz=1.0, standard_deviation=noise), min_exponent=3 / 4
+            1 / 2,
+            _build_ball_tables("absolute", -2.0, **_TWO, lipschitz=1.0, standard_deviation=noise),
+            min_exponent=3 / 4,
         )
         for noise in _MEASUREMENT_DEVIATIONS
     },
     **{
         f"two points, strongly convex, deviation {noise:g}": Line(
-            0, _ball("quadratic", -1.5, **_TWO, **_CURVED, lipschitz=1.5, standard_deviation=noise), min_exponent=1 / 2
+            0,
+            _build_ball_tables("quadratic", -1.5, **_TWO, **_CURVED, lipschitz=1.5, standard_deviation=noise),
+            min_exponent=1 / 2,
         )
         for noise in _MEASUREMENT_DEVIATIONS
     },
-    "contextual linear": Line(3 / 4, _contexts(), PaperLinUcb),
-    "generalized linear": Line(3 / 4, _contexts(link="logistic"), PaperGeneralizedUcb),
+    "contextual linear": Line(3 / 4, _build_context_tables(), PaperLinUcb),
+    "generalized linear": Line(3 / 4, _build_context_tables(link="logistic"), PaperGeneralizedUcb),
 }
 
 
 def play(row: str, kind: str, people: int, rounds: int, seed: int) -> Row:
     """Return a row with the regret of a run, and the regret of decisions at random."""
     line, published = LINES[row], kind == "published"
-    spec = line.spec(people, rounds, published=published)
+    spec = line.build_spec(people, rounds, published=published)
     facts = {"row": row, "kind": kind, "people": people, "seed": seed}
     if published and line.literal:
         arms = cast(ArmsSpec, spec)
@@ -235,7 +239,7 @@ def _draw(title: str, rows: Rows) -> Figure:
             values, means = plot_growth(axis, subset.where(kind=kind), "people", f"{kind}: {fit}", colour)
             if kind == "tight":
                 paper = means[0] * (np.array(values) / values[0]) ** fit.promised
-                axis.plot(values, paper, "--", color="#555555", label=f"paper: {LINES[name].promised}")
+                axis.plot(values, paper, "--", color="#555555", label=f"paper: {LINES[name].promised_exponent}")
         values, (chance, _) = subset.where(kind="tight").curve("people", "uniform")
         axis.plot(values, chance, ":", color="#555555", label="at random: 1")
         label_log_axes(axis, name, "people, T")
@@ -249,15 +253,15 @@ _CLAIMS: Final = SlopeClaims(
     KINDS,
     "Regret grows faster than the paper's exponent in {ours} of {total} rows of ours, and in {theirs} of the "
     "algorithms as published.",
-    "{name}: our regret grows with T to the {fit}, the paper's with {claim.promised}.",
+    "{name}: our regret grows with T to the {fit}, the paper's with {claim.promised_exponent}.",
     "{name}, exponent of T",
-    "{claim.promised}",
+    "{claim.promised_exponent}",
 )
 SLOPES: Final = Reproduction(
     "paper-2-table-1",
     "Paper 2, Table 1: slopes of regret",
     *(_rows, _draw, _CLAIMS.sentence, _CLAIMS.compare),
     minutes=60,
-    warnings=_CLAIMS.warnings,
+    warnings=_CLAIMS.warn_of_steep_slopes,
     remarks=_remark,
 )

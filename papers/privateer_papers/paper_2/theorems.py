@@ -12,7 +12,7 @@ from privateer_core.spec.spec import Spec
 from privateer_lab.render.pictures import COLOURS, create_panels
 from privateer_lab.simulation.simulate import simulate_once
 from privateer_papers.growth import Slope, SlopeClaims, fit_slope, label_log_axes, log_slope, plot_growth, rate_curve
-from privateer_papers.paper_2.slopes import PrivateLoss, search
+from privateer_papers.paper_2.slopes import PrivateLoss, search_interval
 from privateer_papers.reproduction import Effort, Reproduction, Row, Rows
 
 CALIBRATIONS: Final = ("tight", "published")
@@ -85,7 +85,7 @@ def play(claim: str, kind: str, people: int, epsilon: float, seed: int) -> Row:
     facts: Row = {"claim": claim, "kind": kind, "people": people, "epsilon": epsilon, "seed": seed}
     if claim == "stochastic-convex":
         loss = PrivateLoss(epsilon, _DELTA if kind == "published" else 0.0)
-        return {**facts, "regret": search(loss, people, seed).regret}
+        return {**facts, "regret": search_interval(loss, people, seed).regret}
     run = simulate_once(_build_spec(kind, people, epsilon, claim == "best-arm"), seed)
     return {**facts, "regret": run.regret, "uniform": run.uniform_regret, "samples": run.facts["samples"]}
 
@@ -156,6 +156,6 @@ THEOREMS: Final = Reproduction(
     "Paper 2, Theorems 11 and 12, Corollary 4: slopes",
     *(_rows, _draw, _COMPARED.sentence, _COMPARED.compare),
     minutes=15,
-    warnings=_COMPARED.warnings,
+    warnings=_COMPARED.warn_of_steep_slopes,
     remarks=_COMPARED.remarks,
 )

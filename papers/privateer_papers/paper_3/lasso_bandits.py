@@ -64,9 +64,9 @@ class SparseBandit:
         self.people += len(rows)
         self._pending.append((rows, rewards))
         if len(self._pending) >= _MAX_HELD_BATCHES:
-            self.count()
+            self.add_pending_records()
 
-    def count(self) -> None:
+    def add_pending_records(self) -> None:
         """Add pending records to ``gram`` and ``products``: updates of a large matrix are fast only by many rows."""
         if self._pending:
             rows, rewards = (np.concatenate(parts) for parts in zip(*self._pending, strict=True))
@@ -78,7 +78,7 @@ class SparseBandit:
         """Refit the estimate if 64, 96, 128, 192, ... participants have been learned from."""
         t = self.people
         if t >= 64 and (t & (t - 1) == 0 or (t % 3 == 0 and (t // 3) & (t // 3 - 1) == 0)):
-            self.count()
+            self.add_pending_records()
             self.refit()
 
     def refit(self) -> None:

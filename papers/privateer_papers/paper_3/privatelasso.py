@@ -87,10 +87,10 @@ class PrivateLasso(SparseBandit):
     def update_if_due(self) -> None:
         """Choose the support at powers of two, where a new tree begins; estimate at the ends of leaves."""
         if not self.people & (self.people - 1):
-            self.count()
+            self.add_pending_records()
             self._choose_support()
         if len(self._support) and self.people % LEAF_SIZE == 0:
-            self.estimate = self._regression()
+            self.estimate = self._estimate_coefficients()
 
     def _choose_support(self) -> None:
         """Select the support again; if it changes, restart its noise, moments and estimate."""
@@ -103,10 +103,10 @@ class PrivateLasso(SparseBandit):
             self._moments = np.block([[self.gram[np.ix_(support, support)], products], [products.T, np.zeros((1, 1))]])
             self.estimate = np.zeros(problem.dimension)
 
-    def _regression(self) -> Array:
+    def _estimate_coefficients(self) -> Array:
         """Return the estimate of noisy second moments and products, shortened to the parameter's length."""
         support, problem = self._support, self.problem
-        noisy = self._moments + self._prefix(self.people // LEAF_SIZE)
+        noisy = self._moments + self._draw_prefix_noise(self.people // LEAF_SIZE)
         coefficients = np.linalg.lstsq(noisy[:-1, :-1], noisy[:-1, -1])[0]
         coefficients *= min(1.0, problem.length / max(float(np.linalg.norm(coefficients)), 1e-12))
         estimate = np.zeros(problem.dimension)
@@ -117,18 +117,18 @@ class PrivateLasso(SparseBandit):
     def _tree(self) -> Factorization:
         return Factorization("tree", -(-self.problem.people // LEAF_SIZE))
 
-    def _prefix(self, leaves: int) -> Array:
+    def _draw_prefix_noise(self, leaves: int) -> Array:
         """Return the noise of the sum of the first leaves: the sum of the noise of its nodes, each drawn once."""
         size = len(self._support) + 1
         if not len(self._noise):
             self._noise = np.zeros((0, size * size))
         while len(self._noise) < leaves:
-            node = self._draw_node(size).ravel()
+            node = self._draw_node_noise(size).ravel()
             row = self._tree.row(len(self._noise) + 1)[:-1]
             self._noise = np.vstack([self._noise, node - row @ self._noise])
         return np.asarray(self._noise.sum(axis=0).reshape(size, size))
 
-    def _draw_node(self, side: int) -> Array:
+    def _draw_node_noise(self, side: int) -> Array:
         """Draw a node's Wishart matrix, (side, side): k = d ln(8d/delta) (2/delta)/epsilon^2 degrees of freedom."""
         problem = self.problem
         log = math.log(8 * problem.dimension / problem.delta)
@@ -156,7 +156,7 @@ class GaussianTree(PrivateLasso):
             problem.epsilon, problem.delta, self._tree.sensitivity(2 * problem.reward, 0)
         )
 
-    def _draw_node(self, side: int) -> Array:
+    def _draw_node_noise(self, side: int) -> Array:
         """Draw a node's noise, a symmetric (side, side) matrix: moments scaled to reward / sqrt 2 of the products."""
         length, reward, deviation = math.sqrt(side - 1), self.problem.reward, self._deviation
         off_diagonal = np.triu(self.rng.normal(0, deviation / math.sqrt(2), (side, side)), 1)

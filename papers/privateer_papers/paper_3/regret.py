@@ -184,7 +184,7 @@ def _draw(title: str, rows: Rows) -> Figure:
 
 def _draw_panel(axis: Any, rows: Rows, size: int) -> None:
     """Draw the regret of each policy with its interval, for one number of features."""
-    for colour, (policy,) in enumerate(rows.by("policy")):
+    for colour, (policy,) in enumerate(rows.group_by("policy")):
         x, (means, widths) = rows.where(policy=policy).curve("people")
         line_colour = COLOURS[colour % len(COLOURS)]
         axis.plot(x, means, _LINE_STYLES.get(policy, ".-"), color=line_colour, label=policy)
@@ -204,7 +204,7 @@ def describe_curves(rows: Rows) -> list[str]:
         subset = rows.where(d=size)
         ends = subset.values("people")
         texts.append(f"Regret over uniform at d = {size:,}, epsilon {_EPSILON:g}, {', '.join(f'{n:,}' for n in ends)}:")
-        for (policy,) in subset.by("policy"):
+        for (policy,) in subset.group_by("policy"):
             figures = ", ".join(f"{mean:.3f}" for mean in subset.where(policy=policy).curve("people")[1][0])
             texts.append(f"  {policy}: {figures}.")
         texts.append(_compare_with_peers(subset, ends))

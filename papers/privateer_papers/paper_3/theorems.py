@@ -113,7 +113,7 @@ def _rows(effort: Effort) -> Iterator[Row]:
 
 def worst_rows(rows: Rows) -> Rows:
     """Return, for each policy, horizon and seed, the row with the largest regret over sizes of the coefficients."""
-    cells = rows.where(panel="worst").by("policy", "people", "seed").values()
+    cells = rows.where(panel="worst").group_by("policy", "people", "seed").values()
     return Rows(max(cell, key=lambda row: float(row["regret"])) for cell in cells)
 
 
@@ -127,7 +127,7 @@ def fit_slopes(rows: Rows) -> dict[str, dict[str, Slope]]:
     for panel, fact in _FACTS.items():
         subset = _select(rows, panel)
         promised = log_slope(*rate_curve(subset, fact, _UPPER_BOUNDS[panel], "people", "epsilon"))
-        groups = subset.by("policy").items()
+        groups = subset.group_by("policy").items()
         fits[panel] = {policy: fit_slope(group, fact, promised=promised) for (policy,), group in groups}
     return fits
 
@@ -195,6 +195,6 @@ THEOREMS: Final = Reproduction(
     "Paper 3, Theorems 2 to 4: slopes of regret",
     *(_rows, _draw, _CLAIMS.sentence, _compare),
     minutes=15,
-    warnings=_CLAIMS.warnings,
+    warnings=_CLAIMS.warn_of_steep_slopes,
     remarks=_remark,
 )

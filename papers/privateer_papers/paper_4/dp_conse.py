@@ -207,9 +207,9 @@ class DpConseLearner(RoundsLearner[DpConseSpec, DpConseState, TrialPolicy]):
             epoch = int(epochs[k])
             if epoch:
                 difference = self.numbers.mean_difference(won[k], played[k], int(lengths[k]), rng)
-                arms[k] = int(difference > 0) if abs(difference) > self.numbers.margin(epoch) else BOTH_ARMS
+                arms[k] = int(difference > 0) if abs(difference) > self.numbers.elimination_margin(epoch) else BOTH_ARMS
             epochs[k] = epoch + 1
-            lengths[k] = self.numbers.randomize_length(self.numbers.length(epoch + 1), rng)
+            lengths[k] = self.numbers.randomize_length(self.numbers.epoch_length(epoch + 1), rng)
             won[k] = played[k] = 0.0
         return replace(state, arms=arms, epochs=epochs, lengths=lengths, won=won, played=played)
 

@@ -22,7 +22,7 @@ from privateer_core.spec.privacy import Privacy
 from privateer_lab.render.pictures import COLOURS, create_panels
 from privateer_papers.paper_4.world import ConSE, World
 from privateer_papers.reproduction import Effort, Reproduction, Row, Rows, TableLine
-from privateer_server.algorithms.trial.allocation import match_probabilities, raise_to_floor
+from privateer_server.algorithms.trial.allocation import compute_matching_shares, raise_to_floor
 from privateer_server.algorithms.trial.evidence.epochs import Epoch, TrialDesign
 from privateer_server.algorithms.trial.evidence.trial_evidence import TrialEvidence
 from privateer_server.algorithms.trial.evidence.weighted_sums import rates
@@ -82,7 +82,7 @@ class Trials:
             self.alpha, self.people, np.array(self.arms), np.tile(self.segments, self.count), self.setting.counted
         )
 
-    def epoch(
+    def draw_epoch(
         self,
         rng: np.random.Generator,
         people: float,
@@ -144,8 +144,8 @@ def play_matching(
     evidence, shares, regret = trials.begin(), np.full((bins, 2), 0.5), 0.0
     for size in sizes:
         regret += size / bins * float((shares * world.losses(n_side)).sum())
-        evidence = evidence.add(trials.epoch(rng, size, shares, setting=trial_setting(privacy, bins, size)))
-        shares = raise_to_floor(match_probabilities(evidence, 0.0), people**-alpha / 2)
+        evidence = evidence.add(trials.draw_epoch(rng, size, shares, setting=trial_setting(privacy, bins, size)))
+        shares = raise_to_floor(compute_matching_shares(evidence, 0.0), people**-alpha / 2)
     effects, weights = _bin_effects(evidence)
     wide_effects = _average_in_wide_bins(effects, weights, world.wide_bin_indices(n_side, n_wide))
     return _build_outcome(world, regret / people, wide_effects, effects > 0)
@@ -159,16 +159,18 @@ def play_published(
     algorithm = ConSE(people, alpha, epsilon, width, world.dimension)  # type: ignore[arg-type]
     bins, wide, n_half = algorithm.bins, algorithm.wide_bins, people // 2
     first, second = (rng.multinomial(n, np.full(count, 1 / count)) for n, count in ((n_half, bins), (n_half, wide)))
-    ends = [eliminate(algorithm, n, means, rng) for n, means in zip(first, world.means(algorithm.side), strict=True)]
+    ends = [
+        run_elimination(algorithm, n, means, rng) for n, means in zip(first, world.means(algorithm.n_side), strict=True)
+    ]
     n_tossed, treated = (np.array([n_used for n_used, _ in ends]), np.array([arm == 1 for _, arm in ends]))
-    losses = world.losses(algorithm.side)
+    losses = world.losses(algorithm.n_side)
     arm_losses = losses[np.arange(bins), treated.astype(int)]
     estimates = [
         estimate_effect(algorithm, n, means, rng)
         for n, means in zip(second, world.means(algorithm.wide_side), strict=True)
     ]
     n_coins = np.array([n_used for n_used, _ in estimates])
-    follow = (1 - n_coins / np.maximum(second, 1))[world.wide_bin_indices(algorithm.side, algorithm.wide_side)]
+    follow = (1 - n_coins / np.maximum(second, 1))[world.wide_bin_indices(algorithm.n_side, algorithm.wide_side)]
     regret = n_tossed @ losses.mean(axis=1) + (first - n_tossed) @ arm_losses
     regret += n_coins @ world.losses(algorithm.wide_side).mean(axis=1) + n_half / bins * (follow @ arm_losses)
     return _build_outcome(world, float(regret / people), np.array([effect for _, effect in estimates]), treated)
@@ -226,17 +228,17 @@ def _average_in_wide_bins(effects: Array, weights: Array, within: Ints) -> Array
     return np.bincount(within, effects * weights) / np.bincount(within, weights)
 
 
-def eliminate(algorithm: ConSE, people: int, means: Array, rng: np.random.Generator) -> tuple[int, int | None]:
+def run_elimination(algorithm: ConSE, people: int, means: Array, rng: np.random.Generator) -> tuple[int, int | None]:
     """Return the number of a bin's participants until one arm is left, and that arm; None if both are left."""
     n_used, epoch = 0, 0
     while True:
-        length = algorithm.randomize_length(algorithm.length(epoch), rng) if epoch else 1
+        length = algorithm.randomize_length(algorithm.epoch_length(epoch), rng) if epoch else 1
         if n_used + length > people:
             return people, None
         n_used += length
         if epoch:
             difference = algorithm.mean_difference(*_flip_coins(length, means, rng), length, rng)
-            if abs(difference) > algorithm.margin(epoch):
+            if abs(difference) > algorithm.elimination_margin(epoch):
                 return n_used, int(difference > 0)
         epoch += 1
 
@@ -278,7 +280,7 @@ def _draw(title: str, rows: Rows) -> Figure:
     """Draw error against regret, with a line over alpha for each policy."""
     figure, axes = create_panels(1, title, height=4.6)
     axis: Any = axes[0]
-    for index, (policy,) in enumerate(rows.by("policy")):
+    for index, (policy,) in enumerate(rows.group_by("policy")):
         subset = rows.where(policy=policy)
         _, (regret, _) = subset.curve("alpha", "regret")
         _, (error, _) = subset.curve("alpha", "error")
@@ -296,7 +298,7 @@ def describe_points(rows: Rows) -> list[str]:
     """Describe each policy's regret and error at each alpha, and the cost of privacy at the largest."""
     people, alphas = rows.values("people")[0], ", ".join(f"{alpha:.3g}" for alpha in rows.values("alpha"))
     lines = [f"Regret over uniform / error at n = {people:,}, epsilon 1, alpha {alphas}:"]
-    for (policy,) in rows.by("policy"):
+    for (policy,) in rows.group_by("policy"):
         _, (regret, _) = rows.where(policy=policy).curve("alpha", "regret")
         _, (error, _) = rows.where(policy=policy).curve("alpha", "error")
         points = (f"{x:.3f}/{y:.3f}" for x, y in zip(regret, error, strict=True))

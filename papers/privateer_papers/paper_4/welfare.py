@@ -102,7 +102,7 @@ def _describe_losses(rows: Rows) -> list[str]:
     for dimension, policy in product((1, 2), (*OUR_MODELS, *PEERS)):
         subset = rows.where(d=dimension, policy=policy)
         losses = ", ".join(f"{loss:.3f}" for loss in _last_rows(subset).curve("part", "worst")[1][0])
-        min_product = min(cell.mean("product")[0] for cell in subset.by("people", "part").values())
+        min_product = min(cell.mean("product")[0] for cell in subset.group_by("people", "part").values())
         texts.append(f"d = {dimension}, {policy}: {losses}; {min_product:.2g}.")
     heading = (
         f"The most that anybody loses after the experiment, at alpha 0, half and all of 1/(2 + d), n = "

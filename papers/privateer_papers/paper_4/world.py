@@ -28,8 +28,8 @@ class ConSE:
     dimension: int = 1  # d, the number of covariates
 
     @property
-    def side(self) -> int:
-        """The number of bins along each covariate: there are M = side^d, the paper's n^(d / (2 + d))."""
+    def n_side(self) -> int:
+        """The number of bins along each covariate: there are M = n_side^d, the paper's n^(d / (2 + d))."""
         return int(self.people ** (1 / (2 + self.dimension)) + 1e-9)
 
     @property
@@ -40,7 +40,7 @@ class ConSE:
     @property
     def bins(self) -> int:
         """The number of bins, the paper's M."""
-        return int(self.side**self.dimension)
+        return int(self.n_side**self.dimension)
 
     @property
     def wide_bins(self) -> int:
@@ -52,7 +52,7 @@ class ConSE:
         """The people, T*, of each wide bin who flip coins in the second half."""
         return int(self.people ** (2 / (2 + self.dimension) * (1 - self.alpha)) + 1e-9)
 
-    def length(self, epoch: int) -> float:
+    def epoch_length(self, epoch: int) -> float:
         """Return R_e, the number of participants of an epoch."""
         if epoch == 0:
             return 1.0
@@ -61,9 +61,9 @@ class ConSE:
         privacy_size = 8 * np.log(8 * self.people * epoch**2) / step
         return float(max(sampling_size, privacy_size / (self.epsilon or 1.0)) + 1)
 
-    def margin(self, epoch: int) -> float:
+    def elimination_margin(self, epoch: int) -> float:
         """Return 2 h_e + 2 c_e, the least difference of means that eliminates an arm."""
-        length = self.length(epoch)
+        length = self.epoch_length(epoch)
         sampling_width = np.sqrt(np.log(16 * self.people * epoch**2) / (2 * length))
         factor = 2 if self.width == "algorithm" else 1
         privacy_width = factor * np.log(8 * self.people * epoch**2) / (length * self.epsilon) if self.epsilon else 0.0
@@ -105,7 +105,7 @@ _N_POINTS_PER_AXIS: Final = (4096, 512)
 
 @dataclass(frozen=True)
 class World:
-    """Participants with one or two covariates, in equal cells: ``side`` bins an axis, cells in C order."""
+    """Participants with one or two covariates, in equal cells: ``n_side`` bins an axis, cells in C order."""
 
     dimension: int = 1  # 1 or 2
     # What is added to x. At 0 the effect changes its sign where bins of even numbers end, which helps them.
@@ -116,45 +116,45 @@ class World:
         """Regret a person of flipping a coin: half the mean of |effect|."""
         return float(EFFECT_AMPLITUDE * (2 / np.pi) ** self.dimension / 2)
 
-    def means(self, side: int) -> Array:
+    def means(self, n_side: int) -> Array:
         """Return mean rewards of control and treatment, shape (cells, 2)."""
-        edges = np.cos(2 * np.pi * np.arange(side + 1) / side + 2 * np.pi * self.phase)
-        effect = self._product(side / (2 * np.pi) * (edges[:-1] - edges[1:]))
+        edges = np.cos(2 * np.pi * np.arange(n_side + 1) / n_side + 2 * np.pi * self.phase)
+        effect = self._product(n_side / (2 * np.pi) * (edges[:-1] - edges[1:]))
         return np.stack([np.full(effect.size, CONTROL_MEAN), CONTROL_MEAN + effect], axis=1)
 
-    def losses(self, side: int) -> Array:
+    def losses(self, n_side: int) -> Array:
         """Return mean losses in each cell with control and with treatment, shape (cells, 2)."""
-        effect = self._effects(side)
+        effect = self._effects_at_points(n_side)
         return np.stack([np.maximum(effect, 0).mean(axis=1), np.maximum(-effect, 0).mean(axis=1)], axis=1)
 
     def root_mean_square_error(self, curve: Array) -> float:
         """Return the root mean square, over people, of the difference between a curve of equal steps and the effect."""
-        return float(np.sqrt(np.square(curve[:, None] - self._effects(self.side_from_cells(curve))).mean()))
+        return float(np.sqrt(np.square(curve[:, None] - self._effects_at_points(self.side_from_cells(curve))).mean()))
 
     def max_loss(self, treated: Bools) -> float:
         """Return the largest loss of a participant if a mask of cells is treated, and all other cells are not."""
-        effect = self._effects(self.side_from_cells(treated))
+        effect = self._effects_at_points(self.side_from_cells(treated))
         return float(np.where(treated[:, None], -effect, effect).max(initial=0.0))
 
     def side_from_cells(self, cells: NDArray[np.generic]) -> int:
         """Return the number of bins an axis of an array with a value for each cell."""
         return round(float(len(cells) ** (1 / self.dimension)))
 
-    def wide_bin_indices(self, side: int, wide: int) -> Ints:
+    def wide_bin_indices(self, n_side: int, wide: int) -> Ints:
         """Return the index of the wide bin with the middle of each cell, shape (cells,), for ``wide`` bins an axis."""
-        indices = (np.arange(side) * wide + wide // 2) // side if side >= wide else np.arange(side)
+        indices = (np.arange(n_side) * wide + wide // 2) // n_side if n_side >= wide else np.arange(n_side)
         if self.dimension == 1:
             return np.asarray(indices)
         return np.asarray((indices[:, None] * wide + indices).ravel())
 
-    def _effects(self, side: int) -> Array:
+    def _effects_at_points(self, n_side: int) -> Array:
         """Return the effect at points of each cell, shape (cells, points)."""
-        n_points = _N_POINTS_PER_AXIS[self.dimension - 1] // side
-        positions = (np.arange(side * n_points) + 0.5) / (side * n_points) + self.phase
-        wave = np.sin(2 * np.pi * positions).reshape(side, n_points)
+        n_points = _N_POINTS_PER_AXIS[self.dimension - 1] // n_side
+        positions = (np.arange(n_side * n_points) + 0.5) / (n_side * n_points) + self.phase
+        wave = np.sin(2 * np.pi * positions).reshape(n_side, n_points)
         if self.dimension == 1:
             return np.asarray(EFFECT_AMPLITUDE * wave)
-        return np.asarray(EFFECT_AMPLITUDE * np.einsum("ia,jb->ijab", wave, wave).reshape(side * side, -1))
+        return np.asarray(EFFECT_AMPLITUDE * np.einsum("ia,jb->ijab", wave, wave).reshape(n_side * n_side, -1))
 
     def _product(self, wave: Array) -> Array:
         return EFFECT_AMPLITUDE * (wave if self.dimension == 1 else np.outer(wave, wave).ravel())

@@ -34,7 +34,7 @@ class DpDpeSpec(PhasedSpec):
     algorithm: DpDpeSection
 
     @model_validator(mode="after")
-    def _within_the_theorem(self) -> Self:
+    def _check_theorem_epsilon(self) -> Self:
         """Refuse a shuffled epsilon above that of the theorem."""
         if self.privacy.trust.crowd is Crowd.BATCH and self.privacy.bound > EPSILON_MAX:
             raise SpecError(
@@ -54,7 +54,7 @@ class DpDpePolicy(PhasedPolicy):
     """A policy of one phase, in which shuffled averages may be clipped farther out."""
 
     @override
-    def _clips_to_rewards(self, ball: Ball, spec: PhasedSpec) -> bool:
+    def _is_clipped_to_rewards(self, ball: Ball, spec: PhasedSpec) -> bool:
         return ball.bound >= spec.reward.half_range
 
 

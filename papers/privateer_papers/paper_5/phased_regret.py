@@ -159,7 +159,9 @@ def _draw_figure(title: str, rows: Rows) -> Figure:
     for calibration, style in (("tight", ".-"), ("published", ".:")):
         draw_lines(axes[0], finals.where(calibration=calibration), "epsilon", models, style)
         draw_lines(axes[1], curve_rows.where(calibration=calibration), "time", models, style[1:])
-    draw_lines(axes[2], client_rows, "time", [({"algorithm": name}, name) for (name,) in client_rows.by("algorithm")])
+    draw_lines(
+        axes[2], client_rows, "time", [({"algorithm": name}, name) for (name,) in client_rows.group_by("algorithm")]
+    )
     axes[0].set_yscale("log")
     axes[0].set_ylim(bottom=axes[0].get_ylim()[0] / 8)  # room for the legend
     axes[0].set_xlabel("epsilon (delta .25)")
@@ -183,7 +185,7 @@ def _draw_table(title: str, rows: Rows) -> Figure:
     figure, axes = create_panels(3, title, height=4.0)
     bars, colours = {}, []
     for model, calibration in VARIANTS:
-        for (delta,), bar_rows in sorted(rows.where(model=model, calibration=calibration).by("delta").items()):
+        for (delta,), bar_rows in sorted(rows.where(model=model, calibration=calibration).group_by("delta").items()):
             bars[f"{model}, {calibration}" + (f", delta {delta:g}" if delta else "")] = bar_rows
             colours.append(_COLOURS[model])
     for axis, quantity in zip(axes, ("regret", "messages", "bits"), strict=True):
@@ -200,7 +202,7 @@ def compare_models(rows: Rows) -> list[str]:
     """Compare final regrets with the paper's claims: shuffle with central, local with shuffle."""
     texts = []
     rows = Rows(row for row in rows if "holds" in row)
-    cells = rows.where(model="shuffle").by("delta", "calibration", "epsilon")
+    cells = rows.where(model="shuffle").group_by("delta", "calibration", "epsilon")
     for delta, calibration, epsilon in sorted(cells, key=lambda cell: (cell[0], cell[1] != "tight", cell[2])):
         subset = rows.where(delta=delta, calibration=calibration, epsilon=epsilon)
         central, shuffle, local = (subset.where(model=model).mean()[0] for model in _MODELS)
@@ -234,7 +236,7 @@ def _compare_regret(rows: Rows) -> list[TableLine]:
     """List final regret for each promise and model, as published and ours."""
     finals, table = Rows(row for row in rows if "holds" in row), []
     table.append(TableLine("regret without privacy", "", "", mean_text(finals.where(model="none"))))
-    promises = Rows(row for row in finals if row["model"] != "none").by("delta", "epsilon")
+    promises = Rows(row for row in finals if row["model"] != "none").group_by("delta", "epsilon")
     for (delta, epsilon), model in product(sorted(promises), _MODELS):
         subset = finals.where(delta=delta, epsilon=epsilon, model=model)
         pair = (mean_text(subset.where(calibration=calibration)) for calibration in ("published", "tight"))

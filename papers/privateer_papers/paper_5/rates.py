@@ -130,6 +130,6 @@ RATES: Final = Reproduction(
     "Paper 5, Table 1: slopes of regret and traffic in T",
     *(_rows, _draw, _CLAIMS.sentence, _CLAIMS.compare),
     minutes=5,
-    warnings=_CLAIMS.warnings,
+    warnings=_CLAIMS.warn_of_steep_slopes,
     remarks=_remark,
 )

@@ -8,7 +8,7 @@ from privateer_core.plugins import Plugins
 from privateer_core.spec.arms import ArmsSpec
 from privateer_core.spec.spec import Spec
 from privateer_server.algorithms.gain_rounds import GainLearner
-from privateer_server.algorithms.rounds_learner import NewRound, RoundsLearner, RoundVolume, Step, must_agree
+from privateer_server.algorithms.rounds_learner import NewRound, RoundsLearner, RoundVolume, Step, require_equal
 
 Learner: TypeAlias = RoundsLearner[Any, Any, Any]
 """A learner of any algorithm."""
@@ -43,5 +43,5 @@ __all__ = [
     "RoundsLearner",
     "Step",
     "learner_for",
-    "must_agree",
+    "require_equal",
 ]

@@ -40,7 +40,7 @@ class SufficientStatistics:
         """Return one entry of the first axis."""
         return self.map_arrays(lambda values: values[index])
 
-    def scaled(self, shares: float | Array) -> Self:
+    def scaled_by(self, shares: float | Array) -> Self:
         """Return the sums multiplied by a share, or each entry of the first axis by its own."""
         return self.map_arrays(lambda values: (values.T * shares).T)
 
@@ -159,7 +159,7 @@ class ForgettingRule:
 
     def fade(self, discounted: Discounted[StatisticsT], n_own_reports: int) -> Discounted[StatisticsT]:
         """Return the evidence discounted for the reports of the experiment's own people since it was last faded."""
-        evidence = discounted.evidence.scaled(self.retention(n_own_reports - discounted.n_own_reports))
+        evidence = discounted.evidence.scaled_by(self.retention(n_own_reports - discounted.n_own_reports))
         return replace(discounted, evidence=evidence, n_own_reports=n_own_reports)
 
     def retention(self, n_reports: float) -> Array:

@@ -226,7 +226,7 @@ class RoundsLearner(ABC, Generic[SpecT, StateT, PolicyT]):
 
     def start_from_state(self, state: StateT, old_spec: SpecT) -> StateT:
         """Return the state of a new experiment with the evidence of another; refuse a field that differs, by name."""
-        must_agree(old_spec, self.spec, self.inherited_fields)
+        require_equal(old_spec, self.spec, self.inherited_fields)
         return self.keep_evidence_only(state)
 
     def keep_evidence_only(self, state: StateT) -> StateT:
@@ -244,7 +244,7 @@ class RoundsLearner(ABC, Generic[SpecT, StateT, PolicyT]):
         return {}
 
 
-def must_agree(old: Spec, new: Spec, fields: tuple[str, ...]) -> None:
+def require_equal(old: Spec, new: Spec, fields: tuple[str, ...]) -> None:
     """Refuse to begin an experiment with evidence of another if their specs differ in any dotted field."""
     for field in fields:
         if _get_field(old, field) != _get_field(new, field):

@@ -52,7 +52,7 @@ class Details(Summary):
     refused: dict[str, int]  # by reason
     shuffler: str | None  # the shuffler that claimed it
     draining_until: str | None  # when it is over, if late reports alone are awaited
-    accepts: list[Verb]  # the changes that an operator can ask for in its status: others are refused
+    allowed_changes: list[Verb]  # the changes that an operator can ask for in its status: others are refused
     publishes_result: bool  # if not, its policies are all that it finds
     spec: dict[str, Any]
 
@@ -80,15 +80,15 @@ class RoundHistory(BaseModel):
 class LogEntry(BaseModel):
     """A change: its time, action, author, the version then, and the first version in which it holds.
 
-    ``since`` is null as long as the change waits for the open round to end.
+    ``since_version`` is null as long as the change waits for the open round to end.
     """
 
     at: str
     action: str
     detail: str
-    who: str
+    operator: str
     version: int
-    since: int | None
+    since_version: int | None
 
 
 class Log(BaseModel):
@@ -109,7 +109,7 @@ class Changed(BaseModel):
     version: int
     changed: bool
     round_given_up: bool
-    waiting: list[LogEntry]
+    pending_changes: list[LogEntry]
 
 
 class Deletion(BaseModel):

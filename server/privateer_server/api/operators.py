@@ -219,7 +219,7 @@ class Backups:
     def _has_failed(self) -> float:
         return float(self._last.is_incomplete and not self._lock.locked())
 
-    def begin(self) -> BinaryIO:
+    def copy_database(self) -> BinaryIO:
         """Return a copy of the database; `end` must follow."""
         if self._store.is_shared:
             detail, remedy = "the data are in PostgreSQL", "use pg_dump on it (docs/operations/scale-servers.md)"
@@ -238,7 +238,7 @@ class Backups:
             remedy = "make room on its disk, end what reads it, such as the doctor, and see the server's log"
             raise Unavailable("the database cannot be copied now", remedy=remedy) from None
 
-    def end(self, size: int, n_sent_bytes: int, operator: str) -> None:
+    def record_copy(self, size: int, n_sent_bytes: int, operator: str) -> None:
         """Record how many bytes of a copy were sent."""
         try:
             if n_sent_bytes < size:
@@ -278,7 +278,7 @@ class _BackupResponse(StreamingResponse):
                 for size in range(self._size, 0, -_TRUNCATED_BYTES):
                     os.truncate(self._copy.fileno(), size)
         finally:
-            self._backups.end(self._size, self._n_sent_bytes, self._operator)
+            self._backups.record_copy(self._size, self._n_sent_bytes, self._operator)
 
     async def _chunks(self) -> AsyncIterator[bytes]:
         """Yield the copy in chunks, each of which restarts the time limit of a stalled receiver."""
@@ -295,6 +295,6 @@ def backup_router(backups: Backups, admins: Admins) -> APIRouter:
     @router.get("/backup", response_class=StreamingResponse, responses=_BACKUP_RESPONSES)
     def backup(operator: Annotated[str, Depends(admins.require(TokenScope.BACKUP))]) -> StreamingResponse:
         """Copy the database, for ``privateer restore``; open rounds end with the copy."""
-        return _BackupResponse(backups.begin(), backups, operator)
+        return _BackupResponse(backups.copy_database(), backups, operator)
 
     return router

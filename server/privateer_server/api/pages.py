@@ -39,7 +39,7 @@ from privateer_core.serving.http.openapi import (
     describe_signature,
     select_public,
 )
-from privateer_core.serving.http.page_cache import Version, common_version
+from privateer_core.serving.http.page_cache import Version, find_common_page_version
 from privateer_core.serving.http.problems import MethodNotAllowed, problem_answer
 from privateer_core.serving.http.report_endpoint import json_response
 from privateer_core.serving.token_gate import TokenGate
@@ -117,15 +117,15 @@ class PageVersions:
         """Return the version of the requested page; None: the page is not cached."""
         path: str = scope["path"]
         if path in ("/keys", "/experiments"):
-            return Version(path, tuple(map(_changing_state, self._experiments)))
+            return Version(path, tuple(map(_page_state, self._experiments)))
         segments = path.split("/")
         if segments[1] == "experiments" and 2 < len(segments) <= _MAX_PATH_SEGMENTS:
             try:
                 experiment = self._experiments.get(segments[2])
             except (NotFound, Unavailable):  # another server may have created it, or it stands still
-                return common_version(scope)
+                return find_common_page_version(scope)
             return self._experiment_page_version(scope, experiment, *segments[3:])
-        return (self._is_alone and self._log_page_version(scope)) or common_version(scope)
+        return (self._is_alone and self._log_page_version(scope)) or find_common_page_version(scope)
 
     def _experiment_page_version(
         self, scope: Scope, experiment: Experiment, page: str = "", version: str = ""
@@ -138,8 +138,8 @@ class PageVersions:
         # A publication itself is not rendered.
         is_binary = page == "policy" and MEDIA_TYPE.encode() in dict(scope["headers"]).get(b"accept", b"")
         if is_binary or not (page == "policy" if version else page in _EXPERIMENT_PAGES or not page):
-            return common_version(scope)
-        return Version(scope["path"], _changing_state(experiment))
+            return find_common_page_version(scope)
+        return Version(scope["path"], _page_state(experiment))
 
     def _log_page_version(self, scope: Scope) -> Version | None:
         """Return the version of the head, a block of entries, or the proof of a current publication."""
@@ -157,7 +157,7 @@ class PageVersions:
         return Version((path, query), tuple(experiment.current.digest for experiment in self._experiments))
 
 
-def _changing_state(experiment: Experiment) -> tuple[object, ...]:
+def _page_state(experiment: Experiment) -> tuple[object, ...]:
     """Return all facts of an experiment that change while it runs."""
     current = experiment.current
     return (

@@ -52,7 +52,7 @@ def build_details(experiment: Experiment) -> models.Details:
         **dict(build_summary(experiment)),
         refused=dict(experiment.refused),
         shuffler=experiment.shuffler or None,
-        accepts=list_accepted_changes(experiment),
+        allowed_changes=list_allowed_changes(experiment),
         publishes_result=experiment.current.schedule.learner.publishes_result,
         draining_until=_format_time(experiment.current.drain.until) if experiment.current.drain else None,
         spec=experiment.spec.model_dump(mode="json", exclude_none=True),
@@ -165,7 +165,7 @@ def build_change_result(experiment: Experiment, lines: list[LogLine], outcome: C
     pending = [_build_log_entry(line) for line in lines if line.since is None]
     response_fields = _select(experiment.current.round, ("experiment", "version"))
     response_fields |= {"status": experiment.status, "changed": outcome.is_new, "round_given_up": outcome.is_given_up}
-    return models.Changed(**response_fields, waiting=pending)
+    return models.Changed(**response_fields, pending_changes=pending)
 
 
 def build_log(name: str, lines: list[LogLine]) -> models.Log:
@@ -174,7 +174,8 @@ def build_log(name: str, lines: list[LogLine]) -> models.Log:
 
 
 def _build_log_entry(line: LogLine) -> models.LogEntry:
-    return models.LogEntry(at=_format_time(line.at), **_select(line, ("action", "detail", "who", "version", "since")))
+    facts = _select(line, ("action", "detail", "version"))
+    return models.LogEntry(at=_format_time(line.at), operator=line.who, since_version=line.since, **facts)
 
 
 def _format_time(seconds: float) -> str:
@@ -200,7 +201,7 @@ def _select(source: object, names: tuple[str, ...]) -> dict[str, Any]:
     return {name: getattr(source, name) for name in names}
 
 
-def list_accepted_changes(experiment: Experiment) -> list[Verb]:
+def list_allowed_changes(experiment: Experiment) -> list[Verb]:
     """Return the changes that status and algorithm accept; a change may still be refused for its own values."""
     status, pending_spec = experiment.status, experiment.current.plan.spec
     spec_pair, refused_verbs = _cache.get(experiment, (None, frozenset()))

@@ -53,7 +53,7 @@ class View {
 
   /** Where it stands; and everything else where the version or the status is another one. */
   async load(signal) {
-    const facts = await ask(makeAddress(this.name), signal), stamp = `${facts.digest} ${facts.status} ${facts.accepts}`;
+    const facts = await ask(makeAddress(this.name), signal), stamp = `${facts.digest} ${facts.status} ${facts.allowed_changes}`;
     if (this.known?.stamp === stamp) return { facts, rest: null };
     const [policy, answer, history, privacy] = await Promise.all(["/policy", "/answer", "/history", "/privacy"].map((part) => ask(makeAddress(this.name, part), signal)));
     return { facts, rest: { stamp, policy, answer, history, privacy, risk: null } };
@@ -150,7 +150,7 @@ class View {
     this.policy.show(this.parts.policy, facts, known, width);
     replace(this.parts.privacy, privacyPanel(known.privacy, known.risk));
     replace(this.parts.history, historyPanel(known.history.rounds, width));
-    const { verdict: verdictPlace, forms, rest } = this.changing, commands = commandsPanel(this.name, facts.accepts);
+    const { verdict: verdictPlace, forms, rest } = this.changing, commands = commandsPanel(this.name, facts.allowed_changes);
     replace(verdictPlace, `${known.answer.result.stage === "learning" ? "So far: " : ""}${verdict(known.answer.conclusion)}.`);
     this.operator?.show(forms, facts);
     replace(rest, this.operator ? makeDetails("commands-more", "The same as commands", commands) : commands, makeDetails("spec", "What it was created from", specTables(facts.spec)));

@@ -40,8 +40,8 @@ const COMMANDS = {
 };
 
 /** Commands that change the experiment, those that the server says it accepts; a page that strangers reach cannot. */
-export function commandsPanel(name, accepts) {
-  const rows = [...accepts.map((change) => COMMANDS[change]).filter(Boolean), ["Keep what it has learned", "export NAME DIR"]];
+export function commandsPanel(name, allowedChanges) {
+  const rows = [...allowedChanges.map((change) => COMMANDS[change]).filter(Boolean), ["Keep what it has learned", "export NAME DIR"]];
   return [el("p", {}, "These commands change it; they need the admin token and the server's private listener. The page that the private listener serves has forms for the same. ", el("code", {}, `privateer change log ${name}`), " says what was changed, and when. What its algorithm refuses is left out."),
     el("ul", { class: "commands" }, rows.map(([purpose, text]) => el("li", {}, `${purpose}:`, makeCommand(`privateer ${text.replace("NAME", name)}`))))];
 }

@@ -194,7 +194,7 @@ class Experiments:
         try:
             first = open_first_round(spec, public_key, self._clock.now(), version, start.make_state)
             raise_refusals(find_experiment_refusals(first.schedule, first.step, self.limits))
-            entry = self.closer.record(first, previous_entry)
+            entry = self.closer.record_publication(first, previous_entry)
             line = LogLine(self._clock.now(), start.action, start.detail, operator, version, version)
             self._store.create(spec.name, first.schedule.encoded_spec, entry.following, line)
         except BaseException:

@@ -156,7 +156,7 @@ class Experiment:
             self._cached_conclusion = cache_key, conclude(current.schedule, current.step, answer)
         return self._cached_conclusion[1]
 
-    def advance(self, snapshot: Snapshot) -> None:
+    def advance_to(self, snapshot: Snapshot) -> None:
         """Replace the experiment's facts by a newer snapshot, and wake long polls if a round was published."""
         is_new = snapshot.current.digest != self.current.digest
         self.current, self.n_earlier, self.refused = snapshot.current, snapshot.n_earlier, Counter(snapshot.refused)
@@ -167,7 +167,7 @@ class Experiment:
 
     def follow_round(self, closed: ClosedRound) -> None:
         """Continue with the round after a closed one."""
-        self.advance(replace(self.snapshot, current=closed.next_round, n_earlier=self.n_earlier + closed.received))
+        self.advance_to(replace(self.snapshot, current=closed.next_round, n_earlier=self.n_earlier + closed.received))
 
     def note_failed_closing(self, error: Exception, now: float) -> None:
         """Record that closing the round failed: a full disk is retried soon, a failing learner only after a restart."""
@@ -203,13 +203,13 @@ class ExperimentLoader:
 
     def restore(self, record: ExperimentRecord) -> Experiment:
         """Return the experiment of a record; raises the errors of `experiment`."""
-        snapshot = self._snapshot(record)
+        snapshot = self._build_snapshot(record)
         experiment = Experiment(snapshot.current, parse_spec(msgspec.json.decode(record.spec)))
-        experiment.advance(snapshot)
+        experiment.advance_to(snapshot)
         experiment.shuffler = record.state.shuffler
         return experiment
 
-    def latest(self, name: str, snapshot: Snapshot, stored_state: ExperimentState) -> Snapshot:
+    def load_latest(self, name: str, snapshot: Snapshot, stored_state: ExperimentState) -> Snapshot:
         """Return the current snapshot from an earlier one and the stored state; refuse a state set back or deleted."""
         current = snapshot.current
         if stored_state.digest != current.digest:
@@ -219,14 +219,14 @@ class ExperimentLoader:
             if record is None:
                 raise OutdatedState("the experiment was deleted")
             self._keys.destroy(current.round.public_key)  # its round is over for good
-            return self._snapshot(record, current.schedule)
+            return self._build_snapshot(record, current.schedule)
         if stored_state.plan != current.plan:
             current = with_deadlines(replace(current, plan=stored_state.plan), self._clock)
         if (current.received, current.state) != (stored_state.received, stored_state.state):  # another server counted
             current = current.with_counts(stored_state)
         return Snapshot(current, snapshot.n_earlier, stored_state.refused)
 
-    def _snapshot(self, record: ExperimentRecord, schedule: Schedule | None = None) -> Snapshot:
+    def _build_snapshot(self, record: ExperimentRecord, schedule: Schedule | None = None) -> Snapshot:
         """Return the snapshot of a record; raise `OutdatedState` if the key of its open round is lost."""
         current = restore_round(record.current, self._keys.find_decryptor, record.state.plan, schedule)
         if current is None:

@@ -141,7 +141,7 @@ class ReportCounter:
                 experiment = self._experiments.loaded.get(name)  # the follower may have been faster
             if experiment is None:
                 return _EXPERIMENT_DELETED
-            snapshot = self._experiments.loader.latest(name, experiment.snapshot, stored_state)
+            snapshot = self._experiments.loader.load_latest(name, experiment.snapshot, stored_state)
         except (*TRANSIENT_ERRORS, PluginError) as error:  # one experiment must not keep the others from being counted
             _log.error("experiment %s: its round cannot be read (%s)", name, error)
             return _UNREADABLE

@@ -22,7 +22,7 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.hpke import AEAD, KDF, KEM, Suite
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
-from privateer_core.prepared_types import prepared
+from privateer_core.prepared_types import cache_decoder
 from privateer_core.serving.logs import trace
 from privateer_core.wire.publication import split_bytes
 
@@ -201,7 +201,7 @@ def _process_job(jobs: ByteStream, results: ByteStream) -> bool:
     body = bytearray(int.from_bytes(length))
     if not _fill_buffer(jobs, body):
         return False
-    job = msgspec.msgpack.decode(body, type=prepared(Job))
+    job = msgspec.msgpack.decode(body, type=cache_decoder(Job))
     decrypted = Decryptor.from_private_key(job.private_key).decrypt(split_bytes(job.sealed, job.size), job.info)
     body[:] = bytes(len(body))
     answer = msgspec.msgpack.encode(decrypted)

@@ -144,7 +144,7 @@ class Intake:
             if stored_state is None:
                 await self._experiments.forget_if_deleted(name)
                 return
-            experiment.advance(await asyncio.to_thread(loader.latest, name, experiment.snapshot, stored_state))
+            experiment.advance_to(await asyncio.to_thread(loader.load_latest, name, experiment.snapshot, stored_state))
             experiment.shuffler = stored_state.shuffler
         except TRANSIENT_ERRORS as error:
             _log.error("experiment %s: what other servers did cannot be read (%s)", name, error)
@@ -341,7 +341,7 @@ class Intake:
                     self._writes.record_commit()
             for experiment, snapshot, change in counted:
                 self._metrics.count_change(change)
-                experiment.advance(snapshot)
+                experiment.advance_to(snapshot)
             for experiment in to_close:
                 self._closing_tasks[experiment.name] = asyncio.create_task(self._await_next_round(experiment))
         for pending, answer in zip(group, answers, strict=True):

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 import msgspec
 
 from privateer_core.errors import ReportRefused
-from privateer_core.prepared_types import prepared
+from privateer_core.prepared_types import cache_decoder
 from privateer_core.wire.batch import BatchAnswer
 from privateer_core.wire.publication import Envelope
 from privateer_server.store.records import ShufflerKey
@@ -37,7 +37,7 @@ class Receipt:
     @classmethod
     def from_answer(cls, answer: bytes) -> "Receipt":
         """Return the receipt of an earlier delivery of the same batch from its answer."""
-        reply = msgspec.json.decode(answer, type=prepared(BatchAnswer))
+        reply = msgspec.json.decode(answer, type=cache_decoder(BatchAnswer))
         return cls(reply.accepted, Counter(reply.refused), is_round_closed=reply.closed, is_repeat=True)
 
     @property

@@ -78,7 +78,7 @@ class RoundCloser:
             return last
         if last and last.following.digest != ended.digest:
             raise OutdatedState("the journal has another round as the last one")
-        return self.record(self._create_next_round(ended, self._clock.now()), last, ended)
+        return self.record_publication(self._create_next_round(ended, self._clock.now()), last, ended)
 
     def _read_ended_round(self, current: OpenRound) -> OpenRound | None:
         """Return the round with the reports of all servers; None if it is open, or another round is the last."""
@@ -99,7 +99,9 @@ class RoundCloser:
         decisions = self.earlier_policies.find_decisions(current, now)
         return open_following_round(current, self._keys.create_key, now, decisions)
 
-    def record(self, following: OpenRound, last: JournalEntry | None, closed: OpenRound | None = None) -> JournalEntry:
+    def record_publication(
+        self, following: OpenRound, last: JournalEntry | None, closed: OpenRound | None = None
+    ) -> JournalEntry:
         """Record the next publication in the journal: the round after ``closed``, or the first of an experiment.
 
         ``last`` is the journal's entry before. Return the recorded entry, which another server may have written; the
@@ -171,7 +173,7 @@ class Recovery:
             version = first_unused_version(max(last.version, entry.following.version if entry else 0))
             now = self._clock.now()
             next_round = open_round_after_miss(lost_round, self._keys.create_key, now, version, is_repeated=True)
-            self._closer.commit(lost_round, self._closer.record(next_round, entry, lost_round))
+            self._closer.commit(lost_round, self._closer.record_publication(next_round, entry, lost_round))
             self.recovered["given_up"] += 1
         elif reason and entry:
             # The round had no participants, so no sums can be released twice; the operator's plan follows this round.

@@ -165,7 +165,7 @@ def open_following_round(
     # The guarantee assumes more participants: nothing is released, and other participants get the same question.
     if closed.received < closed.min_reports:
         return open_round_after_miss(closed, new_key, now, is_repeated=True)
-    release, rest = closed.mechanism.settle(closed.total, SecureNoise())
+    release, rest = closed.mechanism.release_and_carry(closed.total, SecureNoise())
     return _publish_next(closed, closed.schedule.learn(closed.step, release, decided), rest, new_key, now)
 
 
@@ -203,7 +203,7 @@ def _publish_next(
     if plan.hold and step.batch_size and not drain:
         step = schedule.open_next_step(state, next_version, secrets.randbits(63), is_inviting=False)
     next_round = _publish(schedule, step, new_key, now, drain)
-    return replace(next_round, total=next_round.mechanism.resume(closed.mechanism, rest))
+    return replace(next_round, total=next_round.mechanism.start_total_after(closed.mechanism, rest))
 
 
 def _late_reports_end_time(closed: OpenRound, schedule: Schedule, step: Step, now: float) -> int:

@@ -22,10 +22,10 @@ from sqlalchemy import (
 )
 
 from privateer_core.serving.store.database import INTEGER, Schema
-from privateer_core.serving.store.leases import leases_table
+from privateer_core.serving.store.leases import declare_leases_table
 from privateer_core.serving.store.sqlite import FileKind
-from privateer_core.serving.store.store_key import seal_table
-from privateer_core.serving.store.token_table import spent_tokens_table
+from privateer_core.serving.store.store_key import declare_seal_table
+from privateer_core.serving.store.token_table import declare_spent_tokens_table
 from privateer_server.rounds.states import RoundState
 
 STORE_FILE: Final = "server.db"
@@ -122,7 +122,7 @@ LEAVES: Final = Table(
     UniqueConstraint("experiment", "version"),
 )
 SHUFFLERS: Final = _round_table("shufflers", _STORE, _text("shuffler"), _text("organisation"), sqlite_with_rowid=False)
-SPENT_TOKENS: Final = spent_tokens_table("spent_tokens", _STORE, _blob("report"))
+SPENT_TOKENS: Final = declare_spent_tokens_table("spent_tokens", _STORE, _blob("report"))
 BACKUP: Final = Table(
     "backup",
     _STORE,
@@ -132,7 +132,7 @@ BACKUP: Final = Table(
 )
 """The start of the last incomplete backup, and the last completed backup."""
 PROBE: Final = Table("probe", _STORE, _single_row_key(), _integer("checks"))
-LEASES: Final = leases_table(_SHARED_STORE)
+LEASES: Final = declare_leases_table(_SHARED_STORE)
 
 PUBLICATIONS: Final = Table(
     "publications", _JOURNAL, Column("experiment", Text, primary_key=True), _blob("entry"), sqlite_with_rowid=False
@@ -154,7 +154,7 @@ KEYS: Final = Table(
     Column("made", DateTime(timezone=True), nullable=False, server_default=func.clock_timestamp()),
 )
 SIGNER: Final = Table("signer", _SHARED_JOURNAL, _single_row_key(), _blob("public_key"))
-SEAL: Final = seal_table(_SHARED_JOURNAL)
+SEAL: Final = declare_seal_table(_SHARED_JOURNAL)
 
 _TABLES: Final = (
     *(EXPERIMENTS, ROUNDS, PARTS, ANSWERS, REFUSALS, LOG),

@@ -10,7 +10,7 @@ import msgspec
 
 from privateer_core.accounting.numerics import check
 from privateer_core.errors import SpecError
-from privateer_core.prepared_types import prepared
+from privateer_core.prepared_types import cache_decoder
 
 EPSILON_MAX: Final = 64.0
 COUNT_MAX: Final = 100_000
@@ -151,7 +151,7 @@ def read_event(value: Any) -> Event:
         If the value is not an event, the kind is not known, or a number is out of range.
     """
     try:
-        event: Event = msgspec.convert(value, prepared(Event))
+        event: Event = msgspec.convert(value, cache_decoder(Event))
     except (msgspec.ValidationError, RecursionError, UnicodeError) as error:
         raise SpecError(f"this is not an event: {error}", field="event", remedy="see docs/accounting.md") from None
     check_event(event)

@@ -190,7 +190,7 @@ def cap_height(dimension: int, share: Array) -> Array:
 
 
 @lru_cache(maxsize=8)
-def quadrature(n_nodes: int) -> tuple[Array, Array]:
+def gauss_legendre_rule(n_nodes: int) -> tuple[Array, Array]:
     """Return the nodes in (0, 1) and the weights of a Gauss-Legendre rule.
 
     Newton's method finds the roots of the Legendre polynomial from Tricomi's guesses.
@@ -253,7 +253,7 @@ def _tail_integral(k: Array, n: Array, p: Array, q: Array, deviation: Array) -> 
 
 def _integrate_exponential(log_integrand: Callable[[Array, slice], Array], end: Array) -> Array:
     """Return the integrals of exp(log_integrand) from 0 to each end, in blocks that fit into a processor's cache."""
-    nodes, weights = quadrature(_QUADRATURE_NODES)
+    nodes, weights = gauss_legendre_rule(_QUADRATURE_NODES)
     total = np.empty_like(end)
     for start in range(0, len(end), _BLOCK_SIZE):
         block = slice(start, start + _BLOCK_SIZE)
@@ -303,7 +303,7 @@ def _cap_integral(power: int, angle: Array) -> Array:
     end = 2 * _INTEGRAND_FALL / (slope + np.sqrt(slope**2 + 2 * _INTEGRAND_FALL * power) + 1e-300)
     end = np.minimum(end, math.pi / 2 - angle)
     total = np.zeros_like(angle)
-    for node, weight in zip(*(column.tolist() for column in quadrature(_QUADRATURE_NODES)), strict=True):
+    for node, weight in zip(*(column.tolist() for column in gauss_legendre_rule(_QUADRATURE_NODES)), strict=True):
         total += weight * np.cos(angle + node * end) ** power
     return np.asarray(end * total)
 

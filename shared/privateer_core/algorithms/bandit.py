@@ -202,11 +202,9 @@ class BanditPolicy(ArmsPolicy):
     def is_compatible(self, spec: BanditSpec) -> bool:
         mechanism = self.terms.mechanism
         has_keys = self.choice is not None or isinstance(mechanism, KeyedMechanism | HitsMechanism | GroupedBit)
-        return (
-            has_keys and self._chooses_playable_arms(spec) and (self.terms.batch_size == 0 or self._has_mechanism(spec))
-        )
+        return has_keys and self._has_playable_arms(spec) and (self.terms.batch_size == 0 or self._has_mechanism(spec))
 
-    def _chooses_playable_arms(self, spec: BanditSpec) -> bool:
+    def _has_playable_arms(self, spec: BanditSpec) -> bool:
         """Whether thresholds are valid and give no retired arm."""
         thresholds = self.layout.thresholds.astype(np.int64)
         if thresholds.shape != (1, spec.arm_count - 1):
@@ -228,7 +226,7 @@ class BanditPolicy(ArmsPolicy):
     @override
     def decide(self, contexts: Array, coins: Coins) -> Arms:
         keys = np.zeros(len(coins), np.int64)
-        return Arms(self.layout.group(self.layout.hashes(coins, keys), keys))
+        return Arms(self.layout.find_groups(self.layout.hashes(coins, keys), keys))
 
     @override
     def contribute(self, contexts: Array, coins: Coins, decisions: Arms, rewards: Array) -> KeyedValues:

@@ -277,10 +277,10 @@ class PhasedPolicy(Policy):
         is_planned = draw.people == spec.experiment.participants and draw.places == spec.count_invited(
             self.terms.batch_size
         )
-        is_valid = is_valid and is_planned and self._clips_to_rewards(ball, spec)
+        is_valid = is_valid and is_planned and self._is_clipped_to_rewards(ball, spec)
         return is_valid and self.middle == spec.reward.middle
 
-    def _clips_to_rewards(self, ball: Ball, spec: PhasedSpec) -> bool:
+    def _is_clipped_to_rewards(self, ball: Ball, spec: PhasedSpec) -> bool:
         """Whether averages are clipped to the range of rewards."""
         return ball.bound == spec.reward.half_range
 

@@ -13,7 +13,7 @@ from privateer_core.answer.people import People
 from privateer_core.answer.share_source import ShareSource
 from privateer_core.errors import Malformed
 from privateer_core.experiment_status import Status
-from privateer_core.prepared_types import prepared
+from privateer_core.prepared_types import cache_decoder
 
 SIZE_MAX: Final = 4 << 20
 """Bytes of an encoded answer."""
@@ -35,7 +35,7 @@ def decode_answer(body: bytes) -> Answer:
     try:
         if len(body) > SIZE_MAX:
             raise ValueError("too large")
-        return msgspec.msgpack.decode(body, type=prepared(Answer))
+        return msgspec.msgpack.decode(body, type=cache_decoder(Answer))
     except (msgspec.DecodeError, RecursionError, ValueError) as error:
         raise Malformed("not a serialized answer", field="result", remedy="fetch the policy again") from error
 

@@ -13,7 +13,7 @@ from privateer_core.answer.policy_view import PolicyView
 from privateer_core.codec import encode_canonical_json
 from privateer_core.errors import SpecError
 from privateer_core.experiment_status import Status
-from privateer_core.prepared_types import prepared
+from privateer_core.prepared_types import cache_decoder
 from privateer_core.privacy.record import Record
 from privateer_core.wire.publication import digest as digest_of
 
@@ -120,7 +120,7 @@ def read_export(document: Any, field: str) -> Export:
         if document.get(_DIGEST) != _digest(document):
             remedy = "export it again, or take another copy"
             raise SpecError("is damaged: its digest is another one", field=field, remedy=remedy)
-        export = msgspec.convert(document, prepared(Export))
+        export = msgspec.convert(document, cache_decoder(Export))
         base64.b64decode(export.state, validate=True)
         published = base64.b64decode(export.publication, validate=True)
     except (msgspec.ValidationError, RecursionError, OverflowError, binascii.Error, ValueError) as error:

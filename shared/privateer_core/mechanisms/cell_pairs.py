@@ -114,7 +114,7 @@ class CellPairs(Mechanism, frozen=True, tag="cell-pairs"):
         # Whole numbers of 64 bits, since `bincount` adds weights in floating point, which is exact up to 2^53.
         for sums, values in zip(cells[..., 0], self._split_records(keyed), strict=True):
             np.add.at(sums, keys, values)
-        return total.merged(self._build_total(cells, len(reports)))
+        return total.merge_with(self._build_total(cells, len(reports)))
 
     def _build_total(self, cells: Ints, n_participants: int) -> PartTotal:
         return PartTotal(n_participants, cells, np.full(cells.shape[1:], n_participants))

@@ -128,9 +128,9 @@ class CentralSums(Mechanism, frozen=True, tag="central-sums"):
         """Return ``total`` with scores and participants of the records added by key and group of their coins."""
         keyed = reports[reports["key"] != NO_KEY]
         keys = keyed["key"].astype(np.int64)
-        groups = self.layout.group(self.layout.hashes(keyed["slot"], keys), keys)
+        groups = self.layout.find_groups(self.layout.hashes(keyed["slot"], keys), keys)
         sums, hits = self._sum_cells(keys, groups, keyed["value"].astype(np.int64))
-        return total.merged(KeyedTotal(len(reports), sums, self.layout.count(reports["slot"]), hits))
+        return total.merge_with(KeyedTotal(len(reports), sums, self.layout.group_sizes(reports["slot"]), hits))
 
     def _sum_cells(self, keys: Ints, groups: Ints, values: Ints) -> tuple[Ints, Ints]:
         """Return the sums of scores, in grid units, and the numbers of participants, (keys, groups) each."""

@@ -56,7 +56,7 @@ class EventSymbol(LocalSymbol, frozen=True, tag="event-symbol"):
     """
 
     counts_keys: ClassVar[bool] = True
-    coins_choose: ClassVar[bool] = True
+    can_coins_choose_arm: ClassVar[bool] = True
 
     layout: Layout
     epsilon: float
@@ -126,10 +126,10 @@ class EventSymbol(LocalSymbol, frozen=True, tag="event-symbol"):
         hits = np.bincount(keys[is_key_report & (keys >= 0)], minlength=shape[0])
         is_event_report = ~is_key_report & (keys >= 0)
         event_keys = keys[is_event_report]
-        groups = self.layout.group(self.layout.hashes(reports["slot"][is_event_report], event_keys), event_keys)
+        groups = self.layout.find_groups(self.layout.hashes(reports["slot"][is_event_report], event_keys), event_keys)
         sums = np.bincount(event_keys * shape[1] + groups, minlength=shape[0] * shape[1]).reshape(shape)
-        counts = self.layout.count(reports["slot"][~is_key_report])
-        return total.merged(EventTotal(len(reports), sums, counts, hits, int(is_key_report.sum())))
+        counts = self.layout.group_sizes(reports["slot"][~is_key_report])
+        return total.merge_with(EventTotal(len(reports), sums, counts, hits, int(is_key_report.sum())))
 
     def _build_release(self, total: EventTotal) -> KeyedEvents:
         sums, hits = total.sums.astype(np.float64), total.hits.astype(np.float64)

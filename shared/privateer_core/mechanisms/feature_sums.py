@@ -101,7 +101,7 @@ class FeatureSums(Mechanism, frozen=True, tag="feature-sums"):
             raise SpecError(detail, field="standard_deviation", remedy="choose another epsilon")
 
     @classmethod
-    def exact(cls, question: FeatureMeans) -> Self:
+    def without_noise(cls, question: FeatureMeans) -> Self:
         """Return the mechanism that adds no noise."""
         ones = (1,) * len(question.sizes)
         return cls(question.arms, question.sizes, ones, ones, question.counts_arms, question.below)
@@ -111,18 +111,18 @@ class FeatureSums(Mechanism, frozen=True, tag="feature-sums"):
         """Return the mechanism that makes the sums private, sampler included; refuse an uncertified promise."""
         if not epsilon <= EPSILON_MAX:
             raise SpecError(f"must be at most {EPSILON_MAX:g}", field="epsilon", remedy="choose a smaller epsilon")
-        scaled = cls._scaled(question)
+        scaled = cls._scale_by_shares(question)
         deviation = published_standard_deviation(epsilon, delta - scaled._sampling_cost, scaled.sensitivity)
         return msgspec.structs.replace(scaled, standard_deviation=deviation)
 
     @classmethod
     def with_noise(cls, question: FeatureMeans, standard_deviation: float) -> Self:
         """Return the mechanism with noise of this standard deviation, in sensitivities."""
-        scaled = cls._scaled(question)
+        scaled = cls._scale_by_shares(question)
         return msgspec.structs.replace(scaled, standard_deviation=standard_deviation * scaled.sensitivity)
 
     @classmethod
-    def _scaled(cls, question: FeatureMeans) -> Self:
+    def _scale_by_shares(cls, question: FeatureMeans) -> Self:
         """Return the mechanism with scales by the question's shares, before noise is chosen.
 
         Counts are free up to a ratio of squared scales at which participants with different answers are as far apart as
@@ -228,9 +228,9 @@ class FeatureSums(Mechanism, frozen=True, tag="feature-sums"):
 
     @override
     def add(self, total: VectorTotal, reports: Records) -> VectorTotal:
-        return total.merged(VectorTotal(len(reports), self._add_up(reports)))
+        return total.merge_with(VectorTotal(len(reports), self._sum_records(reports)))
 
-    def _add_up(self, records: Records) -> Ints:
+    def _sum_records(self, records: Records) -> Ints:
         """Return the sum of the vectors of records, (coordinates,)."""
         sums, n_answers = np.zeros(self.coordinates, np.int64), self._n_answers
         starts = np.cumsum((0, *self.sizes[:-1]))

@@ -56,7 +56,7 @@ class GroupedBit(LocalSymbol, frozen=True, tag="grouped-bit"):
     """
 
     counts_shares: ClassVar[bool] = True
-    coins_choose: ClassVar[bool] = True
+    can_coins_choose_arm: ClassVar[bool] = True
 
     layout: Layout
     epsilons: tuple[float, ...]
@@ -114,7 +114,7 @@ class GroupedBit(LocalSymbol, frozen=True, tag="grouped-bit"):
     def coin_groups(self, coins: Coins) -> Ints:
         """Return the public groups of coins, (n,)."""
         key = np.zeros(1, np.int64)
-        return self.layout.group(self.layout.hashes(coins, key), key)
+        return self.layout.find_groups(self.layout.hashes(coins, key), key)
 
     @override
     def randomize(self, contributions: KeyedValues, noise: NoiseSource) -> Records:
@@ -138,7 +138,7 @@ class GroupedBit(LocalSymbol, frozen=True, tag="grouped-bit"):
         groups, scores = self.coin_groups(reports["slot"]), 2 * reports["symbol"].astype(np.int64) - 1
         counts = np.bincount(groups, minlength=self.layout.groups)
         sums = np.rint(np.bincount(groups, scores, self.layout.groups)).astype(np.int64)
-        return total.merged(GroupTotal(len(reports), sums[None], counts[None]))
+        return total.merge_with(GroupTotal(len(reports), sums[None], counts[None]))
 
     def _build_release(self, total: GroupTotal) -> GroupSums:
         return GroupSums(total.reports, total.sums.astype(np.float64), total.counts, self.gains)

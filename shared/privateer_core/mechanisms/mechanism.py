@@ -45,7 +45,7 @@ class Mechanism(msgspec.Struct, frozen=True, dict=True, eq=False, forbid_unknown
     """Whether noise of a release depends on that of earlier releases, which the total of a round contains."""
 
     @property
-    def coins_choose(self) -> bool:
+    def can_coins_choose_arm(self) -> bool:
         """Whether the public coins of a report may have chosen the participant's arm."""
         return False
 
@@ -136,23 +136,23 @@ class Mechanism(msgspec.Struct, frozen=True, dict=True, eq=False, forbid_unknown
 
     def merge(self, left: Any, right: Any) -> Any:
         """Return the total of two disjoint sets of reports."""
-        return left.merged(right)
+        return left.merge_with(right)
 
     def release(self, total: Any, noise: NoiseSource) -> Any:
         """Return the release of a total. A curator's noise is drawn here, so a round is released once."""
         raise NotImplementedError
 
-    def settle(self, total: Any, noise: NoiseSource) -> tuple[Any, Any]:
-        """Return the release of a total, and the total for the next round to `resume`: by default an empty one."""
+    def release_and_carry(self, total: Any, noise: NoiseSource) -> tuple[Any, Any]:
+        """Return the release of a total, and the total for `start_total_after`: by default an empty one."""
         return self.release(total, noise), self.empty()
 
-    def resume(self, previous: "Mechanism", total: Any) -> Any:
+    def start_total_after(self, previous: "Mechanism", total: Any) -> Any:
         """Return the first total of a round after a round of the mechanism ``previous``: by default an empty total.
 
         Parameters
         ----------
         total
-            The total that `settle` returned, or the total of a round without a release.
+            The total that `release_and_carry` returned, or the total of a round without a release.
         """
         del previous, total
         return self.empty()
@@ -168,7 +168,7 @@ class Total:
 
     reports: int
 
-    def merged(self, other: Self) -> Self:
+    def merge_with(self, other: Self) -> Self:
         """Return the total of two disjoint sets of reports."""
         return type(self)(*(getattr(self, field.name) + getattr(other, field.name) for field in fields(self)))
 

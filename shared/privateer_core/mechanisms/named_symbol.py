@@ -71,7 +71,7 @@ class NamedSymbol(LocalSymbol, frozen=True, tag="named-symbol", omit_defaults=Tr
     Privacy cost: epsilon-LDP per report (randomized response; coins are independent of the data).
     """
 
-    coins_choose: ClassVar[bool] = True
+    can_coins_choose_arm: ClassVar[bool] = True
 
     layout: SlotLayout
     epsilon: float
@@ -111,9 +111,9 @@ class NamedSymbol(LocalSymbol, frozen=True, tag="named-symbol", omit_defaults=Tr
 
         # More levels change the local epsilon a little, and the number of levels depends on it.
         max_levels = count_levels(question, local_epsilon(2))
-        steps = [(step, levels) for step, levels in level_steps(question) if levels <= max_levels]
+        steps = [(step, levels) for step, levels in list_level_steps(question) if levels <= max_levels]
         best_levels = next((levels for step, levels in reversed(steps) if local_epsilon(levels) >= step), 2)
-        next_step = min((step for step, levels in level_steps(question) if levels > best_levels), default=math.inf)
+        next_step = min((step for step, levels in list_level_steps(question) if levels > best_levels), default=math.inf)
         return cls(question.layout, min(local_epsilon(best_levels), next_step - _STEP_MARGIN), keys, best_levels)
 
     def can_answer(self, question: KeyedHits) -> bool:
@@ -180,7 +180,7 @@ class NamedSymbol(LocalSymbol, frozen=True, tag="named-symbol", omit_defaults=Tr
         step = max(1, BLOCK // max(1, self.layout.keys))
         for start in range(0, len(reports), step):
             chunk = reports[start : start + step]
-            total = total.merged(self._count_named_hits(chunk) if self.is_named else self._count_dealt_hits(chunk))
+            total = total.merge_with(self._count_named_hits(chunk) if self.is_named else self._count_dealt_hits(chunk))
         return total
 
     def _count_named_hits(self, reports: Records) -> PartTotal:
@@ -188,7 +188,7 @@ class NamedSymbol(LocalSymbol, frozen=True, tag="named-symbol", omit_defaults=Tr
         keys, levels = np.divmod(reports["symbol"].astype(np.int64), self.levels)
         if not self.layout.keys:
             keys, levels = keys[:0], levels[:0]
-        groups = self.layout.group(self.layout.hashes(reports["slot"][: len(keys)], keys), keys)
+        groups = self.layout.find_groups(self.layout.hashes(reports["slot"][: len(keys)], keys), keys)
         return self._count_hits(reports, keys * self.layout.groups + groups, levels)
 
     def _count_dealt_hits(self, reports: Records) -> PartTotal:
@@ -196,7 +196,7 @@ class NamedSymbol(LocalSymbol, frozen=True, tag="named-symbol", omit_defaults=Tr
         symbols = reports["symbol"].astype(np.int64)[:, None]
         keys = np.arange(self.layout.keys)[None, :]
         buckets, signs = self._deal_keys(reports["slot"])
-        groups = self.layout.group(self.layout.hashes(reports["slot"][:, None], keys), keys)
+        groups = self.layout.find_groups(self.layout.hashes(reports["slot"][:, None], keys), keys)
         is_hit = buckets == symbols >> 1
         levels = ((symbols & 1) == (signs > 0)).astype(np.int64)
         return self._count_hits(reports, (keys * self.layout.groups + groups)[is_hit], levels[is_hit])
@@ -206,7 +206,7 @@ class NamedSymbol(LocalSymbol, frozen=True, tag="named-symbol", omit_defaults=Tr
         shape = (self.layout.keys, self.layout.groups)
         size = shape[0] * shape[1]
         hits = np.bincount(levels * size + cells, minlength=self.levels * size).reshape(self.levels, *shape)
-        return PartTotal(len(reports), hits, self.layout.count(reports["slot"]))
+        return PartTotal(len(reports), hits, self.layout.group_sizes(reports["slot"]))
 
     def _build_release(self, total: Any) -> CellHits:
         # Reports of other keys hit all levels with equal probabilities, as bits of which half are positive.
@@ -230,7 +230,7 @@ class NamedSymbol(LocalSymbol, frozen=True, tag="named-symbol", omit_defaults=Tr
         return bits | {"2-4-5": cls(SlotLayout.example(), 2.0, 4, 5)}
 
 
-def level_steps(question: KeyedHits) -> tuple[tuple[float, int], ...]:
+def list_level_steps(question: KeyedHits) -> tuple[tuple[float, int], ...]:
     """Return pairs of a local epsilon and the number of levels of values at that and larger ones; empty for bits.
 
     Reports have the information on J keys at an epsilon that they have on a single key at epsilon - log J. Values whose
@@ -245,4 +245,4 @@ def level_steps(question: KeyedHits) -> tuple[tuple[float, int], ...]:
 
 def count_levels(question: KeyedHits, epsilon: float) -> int:
     """Return the number of levels of values in symbols that name keys at a local epsilon."""
-    return max((levels for step, levels in level_steps(question) if step <= epsilon), default=2)
+    return max((levels for step, levels in list_level_steps(question) if step <= epsilon), default=2)

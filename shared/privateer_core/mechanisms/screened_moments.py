@@ -109,7 +109,7 @@ class ScreenedMoments(Mechanism, frozen=True, tag="screened-moments"):
             raise SpecError(detail, field="standard_deviation", remedy="calibrate it to the spec's promise")
 
     @classmethod
-    def exact(cls, question: SecondMoments) -> Self:
+    def without_noise(cls, question: SecondMoments) -> Self:
         """Return the mechanism whose releases have no noise."""
         predicted = tuple(round(UNIT * prediction) for prediction in question.predicted)
         return cls(question.ball, question.arms, question.kept_features, question.screened, predicted)
@@ -117,7 +117,7 @@ class ScreenedMoments(Mechanism, frozen=True, tag="screened-moments"):
     @classmethod
     def calibrated(cls, question: SecondMoments, epsilon: float, delta: float) -> Self:
         """Return the mechanism whose releases are (epsilon, delta)-private; refuse an uncertified promise."""
-        exact = cls.exact(question)
+        exact = cls.without_noise(question)
         delta -= sampling_cost(exact.released_numbers)
         choice, standard_deviation = block_noise(epsilon, delta, question.screened)
         return msgspec.structs.replace(exact, choice=choice, standard_deviation=standard_deviation)
@@ -208,7 +208,7 @@ class ScreenedMoments(Mechanism, frozen=True, tag="screened-moments"):
 
     @override
     def add(self, total: Moments, reports: NDArray[np.int8]) -> Moments:
-        return total.merged(self._sum_products(reports))
+        return total.merge_with(self._sum_products(reports))
 
     def _sum_products(self, records: NDArray[Any]) -> Moments:
         """Sum products of all pairs of coordinates: whole numbers below 2^53, exact in floating point in any order."""

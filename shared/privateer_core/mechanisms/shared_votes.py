@@ -164,11 +164,11 @@ class SharedVotes(Mechanism, frozen=True):
     def add(self, total: PartTotal, reports: Records) -> PartTotal:
         """Return ``total`` with the votes of reports added to the cells of their key and group, in units."""
         cells = self._count_votes(self._locate_cells(reports), reports["parts"])
-        return total.merged(PartTotal(len(reports), cells, self._count_coins(reports["slot"])))
+        return total.merge_with(PartTotal(len(reports), cells, self._count_coins(reports["slot"])))
 
     def _count_coins(self, coins: Coins) -> Ints:
         """Return the participants by key and the group of their coins, (keys, groups)."""
-        return np.full((self.layout.keys, 1), len(coins)) if self.layout.groups == 1 else self.layout.count(coins)
+        return np.full((self.layout.keys, 1), len(coins)) if self.layout.groups == 1 else self.layout.group_sizes(coins)
 
     def _locate_cells(self, reports: Records) -> Ints:
         """Return the index of each vote's key and group, (n,); -1 without a key."""
@@ -176,7 +176,7 @@ class SharedVotes(Mechanism, frozen=True):
         keys = np.where(has_key, reports["key"], 0).astype(np.int64)
         places = np.full(len(reports), -1, np.int64)
         slots, keys = reports["slot"][has_key], keys[has_key]
-        places[has_key] = keys * self.layout.groups + self.layout.group(self.layout.hashes(slots, keys), keys)
+        places[has_key] = keys * self.layout.groups + self.layout.find_groups(self.layout.hashes(slots, keys), keys)
         return places
 
     def _count_votes(self, places: Ints, parts: NDArray[Any]) -> Ints:

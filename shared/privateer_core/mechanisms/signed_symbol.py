@@ -48,7 +48,7 @@ class SignedSymbol(LocalSymbol, frozen=True, tag="signed-symbol"):
     Privacy cost: epsilon-LDP per report (randomized response; coins are independent of the data).
     """
 
-    coins_choose: ClassVar[bool] = True
+    can_coins_choose_arm: ClassVar[bool] = True
 
     layout: Layout
     epsilon: float
@@ -130,11 +130,11 @@ class SignedSymbol(LocalSymbol, frozen=True, tag="signed-symbol"):
             symbols = chunk["symbol"].astype(np.int64)[:, None]
             is_hit = hash_to_bucket(hashes, self.buckets) == symbols >> 1
             scores = np.where(is_hit, hash_to_sign(hashes) * (2 * (symbols & 1) - 1), 0)
-            cells = (self.layout.group(hashes, keys[None, :]) + keys * n_groups).ravel()
+            cells = (self.layout.find_groups(hashes, keys[None, :]) + keys * n_groups).ravel()
             sums = np.bincount(cells, weights=scores.ravel(), minlength=n_keys * n_groups).astype(np.int64)
             counts = np.bincount(cells, minlength=n_keys * n_groups)
             hits = is_hit.sum(axis=0, dtype=np.int64)
-            total = total.merged(KeyedTotal(len(chunk), sums.reshape(shape), counts.reshape(shape), hits))
+            total = total.merge_with(KeyedTotal(len(chunk), sums.reshape(shape), counts.reshape(shape), hits))
         return total
 
     def _build_release(self, total: KeyedTotal) -> KeyedSums:
@@ -188,7 +188,7 @@ class SignedSymbol(LocalSymbol, frozen=True, tag="signed-symbol"):
         return {f"{s.epsilon:g}-{s.buckets}{'-elsewhere' * s.elsewhere}": s for s in symbols}
 
 
-def information(local_epsilon: float, buckets: int, elsewhere: bool, undecided: float, key_share: float) -> float:
+def key_information(local_epsilon: float, buckets: int, elsewhere: bool, undecided: float, key_share: float) -> float:
     """Return squared gain over variance of a report's score at a key: a participant's information on a key."""
     response = RandomizedResponse(local_epsilon, 2 * buckets + elsewhere)
     p_own, p_other, p_none = _hit_probabilities(response, buckets, elsewhere)
@@ -232,7 +232,7 @@ def _best_parameters(
         previous = 0.0
         for buckets in _BUCKET_COUNTS:
             chosen_epsilon = local_epsilon(2 * buckets + elsewhere)
-            score = information(chosen_epsilon, buckets, elsewhere, undecided, key_share)
+            score = key_information(chosen_epsilon, buckets, elsewhere, undecided, key_share)
             if score > best_score:
                 best_score, parameters = score, (chosen_epsilon, buckets, elsewhere)
             if score < previous:

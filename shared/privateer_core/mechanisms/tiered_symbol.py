@@ -42,9 +42,9 @@ class TieredTotal:
         """Number of reports of all tiers."""
         return sum(total.reports for total in self.tiers)
 
-    def merged(self, other: Self) -> Self:
+    def merge_with(self, other: Self) -> Self:
         """Return the total of two disjoint sets of reports."""
-        return type(self)(tuple(left.merged(right) for left, right in zip(self.tiers, other.tiers, strict=True)))
+        return type(self)(tuple(left.merge_with(right) for left, right in zip(self.tiers, other.tiers, strict=True)))
 
 
 class TieredSymbol(LocalSymbol, frozen=True, omit_defaults=True, tag="tiered-symbol"):
@@ -73,7 +73,7 @@ class TieredSymbol(LocalSymbol, frozen=True, omit_defaults=True, tag="tiered-sym
     Privacy cost: that of the tier's signed symbol. Its symbols are shifted by a public number.
     """
 
-    coins_choose: ClassVar[bool] = True
+    can_coins_choose_arm: ClassVar[bool] = True
 
     layout: Layout
     channels: tuple[Channel, ...]

@@ -16,7 +16,7 @@ from privateer_core.arrays import Array, Bools, Coins, Ints
 from privateer_core.codec import decode
 from privateer_core.errors import Malformed
 from privateer_core.policies.policy import Arms, ArmsPolicy, Policy
-from privateer_core.prepared_types import prepared
+from privateer_core.prepared_types import cache_decoder
 from privateer_core.primitives.contributions import KeyedValues
 from privateer_core.primitives.public_coins import UNIT, coin_classes
 from privateer_core.primitives.questions import KeyedHits, Question
@@ -139,7 +139,7 @@ class _PolicyKind(msgspec.Struct):
 def decode_policy(body: bytes, kind: type[Any]) -> Policy:
     """Parse a policy of an algorithm whose policies have the type ``kind``; `SpecError` for an impossible mechanism."""
     try:
-        measures = len(memoryview(msgspec.msgpack.decode(body, type=prepared(_PolicyKind)).by_context)) > 0
+        measures = len(memoryview(msgspec.msgpack.decode(body, type=cache_decoder(_PolicyKind)).by_context)) > 0
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise Malformed(f"this is not a serialized {kind.__name__}", remedy="fetch it again") from error
     policy: Any = decode(body, cast(Any, GainPolicy)[kind] if measures else kind)

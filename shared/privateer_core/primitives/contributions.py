@@ -351,9 +351,9 @@ class _AdditiveRelease(Protocol):
 S = TypeVar("S", bound=_AdditiveRelease)
 
 
-def merged(left: S, right: S) -> S:
+def merge_releases(left: S, right: S) -> S:
     """Merge the releases of two disjoint sets of participants of a round, if only devices add noise."""
     if isinstance(left, TieredSums) and isinstance(right, TieredSums):
-        return cast(S, left.pool(tuple(merged(*pair) for pair in zip(left.tiers, right.tiers, strict=True))))
+        return cast(S, left.pool(tuple(merge_releases(*pair) for pair in zip(left.tiers, right.tiers, strict=True))))
     sums = {name: getattr(left, name) + getattr(right, name) for name in left.additive}
     return cast(S, replace(cast(Any, left), **sums))

@@ -103,18 +103,18 @@ class Layout:
     def _key_words(self) -> Words:
         return mix_words(np.arange(1, self.keys + 1, dtype=np.uint64) * _GOLDEN_RATIO_WORD)
 
-    def count(self, coins: Coins) -> Ints:
+    def group_sizes(self, coins: Coins) -> Ints:
         """Count the coins that fall into each group of each key, shape (keys, groups)."""
         counts = np.zeros((self.keys, self.groups), np.int64)
         keys = np.arange(self.keys)
         step = max(1, _BLOCK // max(1, self.keys))
         for start in range(0, len(coins), step):
             hashes = self.hashes(coins[start : start + step, None], keys[None, :])
-            cells = (self.group(hashes, keys[None, :]) + keys * self.groups).ravel()
+            cells = (self.find_groups(hashes, keys[None, :]) + keys * self.groups).ravel()
             counts += np.bincount(cells, minlength=counts.size).reshape(counts.shape)
         return counts
 
-    def group(self, hashes: Words, keys: NDArray[np.integer]) -> Ints:
+    def find_groups(self, hashes: Words, keys: NDArray[np.integer]) -> Ints:
         """Return the group of each hash at its key."""
         group_hashes = (hashes & _GROUP_BITS).astype(np.uint32)
         group = np.zeros(np.broadcast_shapes(hashes.shape, keys.shape), dtype=np.int64)

@@ -127,7 +127,7 @@ class RowBall(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         ratio = self.share / (1 - self.share)
         return np.asarray(directions(rows) * (np.sqrt(4 - ratio * np.square(1 - squares)) - 1))
 
-    def parts(self, rows: Array, values: Array) -> tuple[Array, Array]:
+    def split_rows(self, rows: Array, values: Array) -> tuple[Array, Array]:
         """Return the parts of the vectors of rows (n, d) and values (n,): in the arm's block, and after all blocks."""
         if self.is_joint:
             return joint_reports(rows, values), np.zeros((len(rows), 0))

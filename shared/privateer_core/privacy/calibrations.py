@@ -245,7 +245,7 @@ def central_features(privacy: Guarantee, _honest: int, question: FeatureMeans, s
 
 def exact_features(_: Guarantee, _honest: int, question: FeatureMeans, _share: Allotment | None) -> AnyMechanism:
     """Return the sums about all features without noise."""
-    return FeatureSums.exact(question)
+    return FeatureSums.without_noise(question)
 
 
 def noisy_moments(privacy: Guarantee, _honest: int, question: SecondMoments, _share: Allotment | None) -> AnyMechanism:
@@ -256,7 +256,7 @@ def noisy_moments(privacy: Guarantee, _honest: int, question: SecondMoments, _sh
 def exact_moments(_: Guarantee, _honest: int, question: SecondMoments, _share: Allotment | None) -> AnyMechanism:
     """Return second moments without noise."""
     # If a round invites no participants, the question may be one that no curator has.
-    return ScreenedMoments.exact(question) if question.n_moment_features else CentralVectors(question.ball, 0.0)
+    return ScreenedMoments.without_noise(question) if question.n_moment_features else CentralVectors(question.ball, 0.0)
 
 
 def exact_vectors(_: Guarantee, _honest: int, question: VectorSum, _share: Allotment | None) -> AnyMechanism:

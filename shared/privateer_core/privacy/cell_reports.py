@@ -54,7 +54,7 @@ class CellReports:
         return calibrate(spec.privacy, batch, self._question, spec.min_reports(batch), spec.reports)
 
     @property
-    def policies(self) -> Iterator[list[int]]:
+    def batches_by_policy(self) -> Iterator[list[int]]:
         """Lists of batch sizes under each policy, which holds until the number of reports has grown enough."""
         n_planned, batches, n_at_start = 0, list[int](), 0
         for planned_round in self.spec.planned_rounds():
@@ -84,7 +84,7 @@ class CellReports:
         is_joint = isinstance(mechanism, FeatureSums)
         n_reports: Any = np.maximum(1.0, batch * asked_shares) if self.by_feature and not is_joint else batch
         cell_shares: Any = {"key": keys, "arm": np.maximum(arms, _SHARE_MIN)}
-        report_information = measure_information(
+        key_information = measure_information(
             mechanism, AskedCell(question, n_reports, **cell_shares, in_turns=in_turns)
         )
         # Questions about features are for residuals, at most max(mean, 1 - mean); questions about keys are for bits.
@@ -92,7 +92,7 @@ class CellReports:
         if isinstance(mechanism, NamedSymbol) and mechanism.is_named and self.by_feature:
             unit *= (1 + question.below**2) / 2  # residuals of rare rewards are never far below 0
         with np.errstate(divide="ignore"):
-            noise = unit / np.where(asked_shares > 0, asked_shares * report_information, 0.0)
+            noise = unit / np.where(asked_shares > 0, asked_shares * key_information, 0.0)
         # A record has all features, and the noise of sums does not include the variance of rewards.
         noise = noise + self.variance / cell if is_joint else noise
         return np.where(arms > 0, batch / np.maximum(noise, _SHARE_MIN), 0.0)
@@ -110,7 +110,7 @@ def feature_error(spec: ArmsSpec, n_features: int, n_participants: int) -> float
     reports = CellReports(spec.model_copy(update={"experiment": table}), mean, variance)
     arm_share = np.full((1, 1), 1 / min(sum(spec.playable), _CONTENDERS_MAX))
     cell = (np.array([_CELL_SHARE]), arm_share, np.array([1 / (1 + n_features)]))
-    precision = sum(float(reports.precisions(batches, *cell)[0, 0]) for batches in reports.policies)
+    precision = sum(float(reports.precisions(batches, *cell)[0, 0]) for batches in reports.batches_by_policy)
     return precision**-0.5 if precision > 0 else float("inf")
 
 

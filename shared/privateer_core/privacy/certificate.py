@@ -11,7 +11,7 @@ from privateer_core.accounting.accountant import account
 from privateer_core.accounting.events import EPSILON_MAX, Event, Parallel, Pure, Repeated, check_event
 from privateer_core.errors import SpecError
 from privateer_core.portable import RELATIVE_TOLERANCE
-from privateer_core.prepared_types import prepared
+from privateer_core.prepared_types import cache_decoder
 from privateer_core.privacy.terms import Terms, compose_reports
 from privateer_core.privacy.trust import Crowd, Curator, NoiseOrigin, Recipient
 from privateer_core.spec.privacy import Privacy
@@ -131,7 +131,7 @@ def _promise_claims(privacy: Privacy, terms: tuple[Terms, ...]) -> list[Claim]:
     if row.noise is not NoiseOrigin.DEVICES:
         # The participant's arm is a function of the own record: nothing is claimed against adversaries who see it.
         return [replace(claim, protects=JOINT)]
-    if row.crowd is Crowd.BATCH or not any(round_terms.mechanism.coins_choose for round_terms in terms):
+    if row.crowd is Crowd.BATCH or not any(round_terms.mechanism.can_coins_choose_arm for round_terms in terms):
         return [claim]
     # The coins that chose the arm travel with the report: together with the arm they narrow the context down.
     arms_hidden, arms_visible = (f"{row.reader}, {audience}" for audience in (_WITHOUT_ARMS, _WITH_ARMS))
@@ -170,7 +170,7 @@ def _report_claims(privacy: Privacy, terms: tuple[Terms, ...], local_epsilons: C
     """
     claim = _local_claim(local_epsilons, terms[0].reports)
     yield replace(claim, adversary=f"{_COLLUDERS}, {_WITHOUT_ARMS}") if privacy.is_as_local else claim
-    can_coins_choose = any(round_terms.mechanism.coins_choose for round_terms in terms)
+    can_coins_choose = any(round_terms.mechanism.can_coins_choose_arm for round_terms in terms)
     if not privacy.has_arm_in_key and claim.event is not None and can_coins_choose:
         yield replace(claim, adversary=f"{_COLLUDERS}, {_WITH_ARMS}", protects=_RECORD_WITHOUT_ARM)
 
@@ -209,7 +209,7 @@ def _empty_claim(adversary: str, reason: str = "it sees the record") -> Claim:
 def read_certificate(value: Any) -> Certificate:
     """Parse and check the certificate of a JSON value."""
     try:
-        certificate = msgspec.convert(value, prepared(Certificate))
+        certificate = msgspec.convert(value, cache_decoder(Certificate))
     except (msgspec.ValidationError, RecursionError, UnicodeError) as error:
         remedy = "see docs/privacy/certificates.md"
         raise SpecError(f"not a certificate: {error}", field="certificate", remedy=remedy) from None

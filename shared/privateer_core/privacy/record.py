@@ -12,7 +12,7 @@ import numpy as np
 
 from privateer_core.errors import SpecError
 from privateer_core.mechanisms import AnyMechanism, Mechanism
-from privateer_core.prepared_types import prepared
+from privateer_core.prepared_types import cache_decoder
 from privateer_core.primitives.public_coins import UNIT, Layout
 from privateer_core.privacy.certificate import Certificate, certify
 from privateer_core.privacy.terms import Terms
@@ -157,7 +157,9 @@ def read_terms(row: PlannedTerms, spec: type[Spec], privacy: Privacy, reports: i
     layout = _group_layout(parameters[_SHARES]) if kind.counts_shares else _key_layout(parameters.get(_KEYS, 0))
     stand_ins = {"layout": layout, "seed": 0, "least": row.honest}
     try:
-        arguments = {name: msgspec.convert(parameters[name], prepared(types[name])) for name in set(types) - _LEFT_OUT}
+        arguments = {
+            name: msgspec.convert(parameters[name], cache_decoder(types[name])) for name in set(types) - _LEFT_OUT
+        }
         mechanism = kind(**arguments, **{name: stand_ins[name] for name in set(types) & _LEFT_OUT})
     except (msgspec.ValidationError, OverflowError) as error:
         raise SpecError(f"there is no such mechanism: {error}", field="mechanism") from None

@@ -12,7 +12,7 @@ from privateer_core.accounting.events import Event, Parallel, Repeated
 from privateer_core.algorithms import ALGORITHMS, algorithm
 from privateer_core.errors import SpecError
 from privateer_core.portable import is_same, rounded_key
-from privateer_core.prepared_types import prepared
+from privateer_core.prepared_types import cache_decoder
 from privateer_core.privacy.certificate import Certificate, certify, check_certificate, read_certificate
 from privateer_core.privacy.record import (
     FORMAT,
@@ -56,7 +56,7 @@ def read_certificates(value: Any) -> dict[str, Certificate]:
 def _read_record(value: dict[str, Any]) -> Record:
     """Parse a record, and refuse an unknown algorithm and settings that the algorithm does not have."""
     try:
-        record = msgspec.convert(value, prepared(Record))
+        record = msgspec.convert(value, cache_decoder(Record))
     except (msgspec.ValidationError, RecursionError, UnicodeError, OverflowError) as error:
         remedy = "see docs/privacy/certificates.md"
         raise SpecError(f"not a privacy record: {error}", field="record", remedy=remedy) from None
@@ -119,7 +119,7 @@ class _Cohort:
     def check(self) -> None:
         """Refuse rows that contradict themselves, the promise or the certificate."""
         claimed = self._promise.certificate
-        rows = {path: self._terms(path, row) for path, row in self._rows().items()}
+        rows = {path: self._read_terms(path, row) for path, row in self._rows_by_field().items()}
         check_certificate(claimed)
         round_certificates = {path: self._certify_round(path, terms) for path, terms in rows.items()}
         if (field := _find_difference(self._certify(rows.values()), claimed)) is None:
@@ -141,7 +141,7 @@ class _Cohort:
     def _certify(self, terms: Iterable[Terms]) -> Certificate:
         return certify(self._record.experiment, self._privacy, terms, planned=self._promise.planned is not None)
 
-    def _rows(self) -> dict[str, PlannedTerms]:
+    def _rows_by_field(self) -> dict[str, PlannedTerms]:
         """Return every round by its field in the record."""
         rounds, planned = self._promise.rounds, self._promise.planned
         planned_path = f"{self._prefix}planned"
@@ -150,7 +150,7 @@ class _Cohort:
         _check(is_served, "no service runs rounds of this model", f"{self._prefix}rounds")
         return {planned_path: planned} if planned else {f"{self._prefix}rounds.{row.version}": row for row in rounds}
 
-    def _terms(self, path: str, row: PlannedTerms) -> Terms:
+    def _read_terms(self, path: str, row: PlannedTerms) -> Terms:
         """Return the terms of a row, and refuse a batch, cost or local epsilon that the promise does not imply."""
         privacy, batch = self._privacy, row.batch_size
         needs_batch = privacy.trust.crowd is Crowd.BATCH

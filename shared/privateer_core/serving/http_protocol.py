@@ -191,7 +191,7 @@ class GuardedProtocol(HttpToolsProtocol):
             raise self._refusal
         self._missing_bytes = int(dict(self.headers).get(b"content-length", b"0"))
         if self._rate_limit is not None:
-            refusal = self._rate_limit.refusal(self.parser.get_method(), self.url, self.headers)
+            refusal = self._rate_limit.find_refusal(self.parser.get_method(), self.url, self.headers)
             if refusal is not None:
                 self._turn_away(*refusal)
                 return

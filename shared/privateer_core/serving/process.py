@@ -111,7 +111,7 @@ def run(name: str, start: Callable[[], ServiceListeners]) -> None:
 def prepare_process(*extra_loggers: str) -> None:
     """Restrict new files to this user, disable core dumps, which would contain keys, and configure the log.
 
-    Child processes inherit this. ``PRIVATEER_LOG`` sets the form of the log; `run` refuses other words.
+    Child processes inherit this. ``PRIVATEER_LOG_FORMAT`` sets the form of the log; `run` refuses other words.
     """
     os.umask(_OWNER_ONLY_UMASK)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))

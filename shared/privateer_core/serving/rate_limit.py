@@ -70,7 +70,7 @@ class RateLimit:
         self._cached_senders: tuple[float, Mapping[str, Ed25519PublicKey]] = (-_KEYS_FRESH_SECONDS, {})
         self._clock = clock or SystemClock()
 
-    def refusal(self, method: bytes, target: bytes, headers: Headers) -> tuple[bytes, int] | None:
+    def find_refusal(self, method: bytes, target: bytes, headers: Headers) -> tuple[bytes, int] | None:
         """Return the answer to an upload that is not admitted, which is counted, and its cost; None for others."""
         if method != b"POST":
             return None

@@ -134,11 +134,14 @@ Paths = Annotated[tuple[Path, ...], from_text(lambda text: tuple(map(Path, filte
 
 _RENAMED: Final = {
     "PRIVATEER_ADMIN_NAMES": "PRIVATEER_ADMIN_ALLOWED_HOSTS",
+    "PRIVATEER_ATTESTATION": "PRIVATEER_ATTESTATION_VERIFIER",
     "PRIVATEER_IDENTITY": "PRIVATEER_PUBLICATION_KEY",
+    "PRIVATEER_LOG": "PRIVATEER_LOG_FORMAT",
     "PRIVATEER_OPENERS": "PRIVATEER_DECRYPT_WORKERS",
     "PRIVATEER_ORIGIN": "PRIVATEER_TOKEN_ORIGIN",
     "PRIVATEER_ORIGINS": "PRIVATEER_CORS_ORIGINS",
     "PRIVATEER_TOKENS": "PRIVATEER_UPLOAD_TOKENS",
+    "PRIVATEER_TRACES": "PRIVATEER_TRACES_URL",
 }
 """Variables of before: a server that ignored the old name of its key would make another key."""
 
@@ -235,14 +238,14 @@ def unset_error(name: str, meaning: str) -> SpecError:
 
 
 def is_json_log(variables: Mapping[str, str]) -> bool:
-    """Whether ``PRIVATEER_LOG`` asks for JSON. Errors of the settings are logged in this form, too."""
-    return variables.get(variable_name("log")) == "json"
+    """Whether ``PRIVATEER_LOG_FORMAT`` asks for JSON. Errors of the settings are logged in this form, too."""
+    return variables.get(variable_name("log_format")) == "json"
 
 
 class ServiceSettings(Settings):
     """Settings of every service: its log and its listeners."""
 
-    log: Literal["text", "json"] = Field(
+    log_format: Literal["text", "json"] = Field(
         default="text",
         title="form of logs",
         description="`json`: one JSON object a line on standard error ([log lines](operations/logs.md#json))",

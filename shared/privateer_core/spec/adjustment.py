@@ -84,7 +84,7 @@ class Adjustment(Section):
         assert self.high is not None
         return self.high - self.low
 
-    def scaled(self, numbers: Array) -> Array:
+    def scale_numbers(self, numbers: Array) -> Array:
         """Return numbers clipped to the bounds and scaled to [0, 1]; NaN becomes the middle."""
         with np.errstate(over="ignore"):
             positions = np.clip((numbers - (self.low or 0.0)) / self.span, 0.0, 1.0)
@@ -121,5 +121,5 @@ def learned_names(adjustments: Mapping[str, Adjustment]) -> tuple[str, ...]:
 def select_learned_numbers(adjustments: Mapping[str, Adjustment], numbers: Array) -> Array:
     """Return the scaled numbers whose slopes are learned, (n, learned), from numbers as in `expected_excess`."""
     pairs = zip(adjustments.values(), numbers.T, strict=True)
-    columns = [adjustment.scaled(column) for adjustment, column in pairs if adjustment.is_learned]
+    columns = [adjustment.scale_numbers(column) for adjustment, column in pairs if adjustment.is_learned]
     return np.stack(columns, axis=1) if columns else np.zeros((len(numbers), 0))

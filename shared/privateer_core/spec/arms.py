@@ -39,11 +39,11 @@ class RoundSizes(NamedTuple):
 
     def count_unreachable(self, n_reported: int, n_participants: int) -> int:
         """Return the number of participants in no round after ``n_reported``, if every report opens."""
-        return _out_of_reach(self, n_reported, n_participants)
+        return _count_beyond_rounds(self, n_reported, n_participants)
 
 
 @lru_cache(maxsize=1024)
-def _out_of_reach(sizes: RoundSizes, n_reported: int, n_participants: int) -> int:
+def _count_beyond_rounds(sizes: RoundSizes, n_reported: int, n_participants: int) -> int:
     """Return the number of participants beyond the last full round, with rounds of equal size counted at once."""
     while batch := sizes.batch_size(n_reported, n_participants):
         # Rounds of equal size are counted in one step: there may be billions.

@@ -22,7 +22,7 @@ _INTEGER_MAX: Final = 2**53
 _WORD_MASK: Final = (1 << 64) - 1
 
 
-def _level(value: Any) -> Any:
+def _validate_level(value: Any) -> Any:
     """Return a level that is text or a whole number, and refuse others, also booleans."""
     is_text = isinstance(value, str) and 1 <= len(value) <= _TEXT_MAX and value.isprintable()
     if not is_text and (type(value) is not int or abs(value) > _INTEGER_MAX):
@@ -30,7 +30,7 @@ def _level(value: Any) -> Any:
     return value
 
 
-Level = Annotated[str | int, BeforeValidator(_level)]
+Level = Annotated[str | int, BeforeValidator(_validate_level)]
 
 
 class _Levels(Feature):

@@ -132,10 +132,10 @@ class Reward(Range):
 
     def read(self, reported: Any) -> tuple[Array, bool]:
         """Parse and scale a participant's reward, shape (1,); also return whether it was clipped."""
-        value, is_clipped = self.scaled(reported)
+        value, is_clipped = self.scale_and_clip(reported)
         return np.array([value]), is_clipped
 
-    def scaled(self, value: Any) -> tuple[float, bool]:
+    def scale_and_clip(self, value: Any) -> tuple[float, bool]:
         """Return an application's reward scaled to [0, 1], and whether it was clipped; refuse what is no number."""
         if not is_number(value):
             interval = f"report a number from {self.low:g} to {self.high:g}"
@@ -183,7 +183,7 @@ class GuardedReward(msgspec.Struct, frozen=True):
         names = self.guardrails
         if set(answers) != {REWARD, *names}:
             raise InputError(f"must have {', '.join([REWARD, *names])}", field="reward", remedy="report each of them")
-        value, is_clipped = self.reward.scaled(answers[REWARD])
+        value, is_clipped = self.reward.scale_and_clip(answers[REWARD])
         if not all(is_number(answers[name]) or isinstance(answers[name], bool | np.bool_) for name in names):
             raise InputError("guardrails must be yes or no", field="reward", remedy="report True or False")
         return np.array([[value, *(float(answers[name] >= YES) for name in names)]]), is_clipped

@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey,
 
 from privateer_core.clock import SystemClock
 from privateer_core.errors import BatchRefused, PrivateerError, SenderRefused
-from privateer_core.prepared_types import prepared
+from privateer_core.prepared_types import cache_decoder
 from privateer_core.wire.keys import signing_key_id
 from privateer_core.wire.publication import SENDER_HEADER, SENDER_REMEDY, Envelope
 
@@ -131,6 +131,6 @@ def verify_claim(experiment: str, text: str, keys: Mapping[str, Ed25519PublicKey
 def decode_batch(body: bytes | bytearray) -> Envelope:
     """Parse a batch: an envelope of any number of reports; refuse other bytes."""
     try:
-        return msgspec.msgpack.decode(body, type=prepared(Envelope))
+        return msgspec.msgpack.decode(body, type=cache_decoder(Envelope))
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise BatchRefused("the batch is not an envelope", remedy="send what the shuffler makes") from error

@@ -22,7 +22,7 @@ from privateer_core.errors import (
     WrongKey,
     WrongSize,
 )
-from privateer_core.prepared_types import prepared
+from privateer_core.prepared_types import cache_decoder
 
 DIGEST_SIZE: Final = 32
 KEY_ID_SIZE: Final = 8
@@ -139,7 +139,7 @@ class Publication(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_f
             raise ValueError("a round that takes late reports asks for some")
 
 
-_PUBLICATION_DECODER: Final = msgspec.msgpack.Decoder(prepared(Publication))
+_PUBLICATION_DECODER: Final = msgspec.msgpack.Decoder(cache_decoder(Publication))
 
 
 def encode_publication(publication: Publication) -> bytes:
@@ -196,7 +196,7 @@ def encode_envelope(envelope: Envelope) -> bytes:
     return msgspec.msgpack.encode(envelope)
 
 
-_ENVELOPE_DECODER: Final = msgspec.msgpack.Decoder(prepared(Envelope))
+_ENVELOPE_DECODER: Final = msgspec.msgpack.Decoder(cache_decoder(Envelope))
 
 
 def decode_envelope(body: bytes | bytearray) -> Envelope:

@@ -17,7 +17,7 @@ import msgspec
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey, RSAPublicNumbers
 
 from privateer_core.errors import Malformed
-from privateer_core.prepared_types import prepared
+from privateer_core.prepared_types import cache_decoder
 
 MEDIA_TYPE: Final = "application/private-token-issuer-directory"
 MODULUS_BITS: Final = 2048
@@ -120,7 +120,7 @@ class Directory(msgspec.Struct, frozen=True, rename="kebab"):
     def decode(cls, body: bytes) -> Self:
         """Parse a directory from JSON, and refuse other bytes."""
         try:
-            return msgspec.json.decode(body, type=prepared(cls))
+            return msgspec.json.decode(body, type=cache_decoder(cls))
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             raise Malformed("not a directory of token keys", remedy="ask the issuer for its document") from None
 

@@ -19,7 +19,7 @@ from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
 from privateer_core.errors import KeyChanged, LogForked, LogRollback, ProofInvalid, SignatureInvalid
-from privateer_core.prepared_types import prepared
+from privateer_core.prepared_types import cache_decoder
 from privateer_core.wire.merkle import HASH_SIZE, MerkleTree, Peaks, is_consistent, is_included, leaf_hash
 from privateer_core.wire.publication import DIGEST_SIZE
 
@@ -178,7 +178,7 @@ def make_proof(tree: MerkleTree, head: Head, index: int, block: int | None = Non
 def read_proof(body: bytes) -> Proof:
     """Parse a proof from JSON, and refuse other bytes."""
     try:
-        return msgspec.json.decode(body, type=prepared(Proof))
+        return msgspec.json.decode(body, type=cache_decoder(Proof))
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         raise ProofInvalid("the answer is not a proof", field="proof", remedy="fetch it again") from None
 

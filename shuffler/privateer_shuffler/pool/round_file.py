@@ -19,7 +19,7 @@ from typing import Final, Self
 
 import msgspec
 
-from privateer_core.prepared_types import prepared
+from privateer_core.prepared_types import cache_decoder
 from privateer_core.serving.store.database import DatabaseFacts, read_facts
 from privateer_core.serving.store.sqlite import FileKind, connect, damage_error, open_database
 from privateer_core.wire.publication import Round
@@ -196,7 +196,7 @@ def read_label(connection: sqlite3.Connection) -> tuple[Label, bytes] | None:
     row = connection.execute("SELECT label, key FROM label").fetchone()
     if row is None:
         return None
-    label = msgspec.msgpack.decode(row[0], type=prepared(Label))
+    label = msgspec.msgpack.decode(row[0], type=cache_decoder(Label))
     _check_complete(connection, label.round, row[1])
     return label, row[1]
 

@@ -9,9 +9,9 @@ from typing import Final
 from sqlalchemy import BigInteger, Boolean, Column, Double, Identity, Index, Integer, LargeBinary, MetaData, Table, Text
 
 from privateer_core.serving.store.database import INTEGER, secret_table
-from privateer_core.serving.store.leases import leases_table
-from privateer_core.serving.store.store_key import seal_table
-from privateer_core.serving.store.token_table import spent_tokens_table
+from privateer_core.serving.store.leases import declare_leases_table
+from privateer_core.serving.store.store_key import declare_seal_table
+from privateer_core.serving.store.token_table import declare_spent_tokens_table
 
 _TABLES: Final = MetaData()
 TAKEN: Final = Table(
@@ -23,7 +23,7 @@ TAKEN: Final = Table(
     Column("over", Boolean, nullable=False),
 )
 SECRET: Final = secret_table(_TABLES)
-SPENT: Final = spent_tokens_table("spent", _TABLES)
+SPENT: Final = declare_spent_tokens_table("spent", _TABLES)
 ROUNDS: Final = Table(
     "rounds",
     _TABLES,
@@ -53,7 +53,7 @@ FINGERPRINTS: Final = Table(
 Index("fingerprints_of_round", FINGERPRINTS.c.round)
 
 
-def _key_table(name: str) -> Table:
+def _declare_key_table(name: str) -> Table:
     return Table(
         name,
         _TABLES,
@@ -62,7 +62,7 @@ def _key_table(name: str) -> Table:
     )
 
 
-SERVER: Final = _key_table("server")  # the key of the first server that replicas have met
-SIGNER: Final = _key_table("signer")  # the replicas' own key
-SEAL: Final = seal_table(_TABLES)
-SHARED_TABLES: Final = (TAKEN, ROUNDS, PIECES, FINGERPRINTS, leases_table(_TABLES), SPENT, SERVER, SIGNER, SEAL)
+SERVER: Final = _declare_key_table("server")  # the key of the first server that replicas have met
+SIGNER: Final = _declare_key_table("signer")  # the replicas' own key
+SEAL: Final = declare_seal_table(_TABLES)
+SHARED_TABLES: Final = (TAKEN, ROUNDS, PIECES, FINGERPRINTS, declare_leases_table(_TABLES), SPENT, SERVER, SIGNER, SEAL)

@@ -18,7 +18,7 @@ from typing_extensions import override
 
 from privateer_core.clock import Clock
 from privateer_core.errors import RoundClosed, SpecError, Unavailable
-from privateer_core.prepared_types import prepared
+from privateer_core.prepared_types import cache_decoder
 from privateer_core.serving.store.database import Database, Schema, Unreachable, insert, insert_or_get
 from privateer_core.serving.store.leases import Lease, Leases
 from privateer_core.serving.store.postgres import PostgresDatabase
@@ -310,7 +310,7 @@ class SharedStore(PoolStore):
 
     def _open_pool(self, row: Any) -> Pool:
         """Return the pool of a round's row, or refuse a row whose secret cannot be decrypted."""
-        label = msgspec.msgpack.decode(row.label, type=prepared(Label))
+        label = msgspec.msgpack.decode(row.label, type=cache_decoder(Label))
         secret = self._key.decrypt(row.secret, _SECRET_PURPOSE + label.digest)
         if secret is None:
             remedy = "put the database back, or delete its row (docs/operations/scale-shufflers.md)"
@@ -334,7 +334,7 @@ class SharedStore(PoolStore):
     @override
     def examine(self) -> PoolFindings:
         rows = self._select_unopened([])
-        labels = [msgspec.msgpack.decode(row.label, type=prepared(Label)) for row in rows]
+        labels = [msgspec.msgpack.decode(row.label, type=cache_decoder(Label)) for row in rows]
         disagreements = describe_unknown_rounds(self._database, labels)
         if any(self._key.decrypt(row.secret, _SECRET_PURPOSE + row.digest) is None for row in rows):
             disagreements.append("the secret of a round is damaged")

@@ -167,7 +167,7 @@ async def test_a_failed_journal_write_postpones_the_change(settings, monkeypatch
         with monkeypatch.context() as broken:
             broken.setattr(Journal, "record_publication", full)
             answer = await make_change(api, "stop")
-            assert [row["action"] for row in answer["waiting"]] == ["stop"]
+            assert [row["action"] for row in answer["pending_changes"]] == ["stop"]
         await wait_for_version(api, 2)
         assert await lines(api) == [("create", 1, 1), ("stop", 1, 2)]
 

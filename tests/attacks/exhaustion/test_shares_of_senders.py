@@ -202,7 +202,7 @@ async def open_shuffler(folder: Path, *origins: str) -> AsyncIterator[Door]:
 
 @asynccontextmanager
 async def open_issuer(folder: Path, *origins: str) -> AsyncIterator[Door]:
-    app = issuer_service.create_app(issuer_settings(folder, attestation="hmac"))
+    app = issuer_service.create_app(issuer_settings(folder, attestation_verifier="hmac"))
     async with serving(app):
         pages = PublicPages(app, issuer_service._is_public)
         yield Door(OriginMiddleware(pages, origins), write_request("/token-keys"))
@@ -252,7 +252,7 @@ async def count_signed_before(folder: Path, monkeypatch: pytest.MonkeyPatch) -> 
         return count_requests(*arguments)
 
     monkeypatch.setattr(IssuerStore, "count_requests", wait_and_count)
-    app = issuer_service.create_app(issuer_settings(folder, attestation="hmac"))
+    app = issuer_service.create_app(issuer_settings(folder, attestation_verifier="hmac"))
     async with serving(app) as client:
         key = Directory.decode((await client.get("/token-keys")).content).keys("test")[0]
 

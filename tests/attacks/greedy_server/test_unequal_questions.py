@@ -84,7 +84,7 @@ def test_a_device_follows_the_policy_of_a_learner() -> None:
 
 def arm_differences(policy: TrialPolicy) -> np.ndarray:
     """Return how often the arms of the first segment differ from the second's and third's, if all are asked alike."""
-    is_asked = policy.choice.group(policy.choice.hashes(COINS, np.array([6])), np.full(len(COINS), 6)) // 3 == 1
+    is_asked = policy.choice.find_groups(policy.choice.hashes(COINS, np.array([6])), np.full(len(COINS), 6)) // 3 == 1
     arms = [policy.decide(np.full((len(COINS), 2), place), COINS).arms[is_asked] for place in (0.05, 0.2, 0.4)]
     return np.array([(arms[0] != arms[1]).mean(), (arms[0] != arms[2]).mean()])
 

@@ -71,7 +71,7 @@ def serving_replies(*replies: bytes) -> Iterator[tuple[str, threading.Event]]:
 async def test_a_collector_cannot_stop_a_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reply: bytes) -> None:
     monkeypatch.setattr("privateer_server.traces._SEND_INTERVAL_SECONDS", 0.05)
     with serving_replies(reply) as (url, connected):
-        settings = ServerSettings(data=tmp_path, admin_token=TOKEN, traces=url)
+        settings = ServerSettings(data=tmp_path, admin_token=TOKEN, traces_url=url)
         async with serving(create_app(settings)) as client:
             assert (await Api(client).create(SMALL)).status_code == 201
             assert await asyncio.to_thread(connected.wait, 10)

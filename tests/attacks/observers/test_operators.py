@@ -165,7 +165,7 @@ def observe_services(folder: Path, capfd: pytest.CaptureFixture[str], *, killed:
 
 @pytest.mark.parametrize("form", ["text", pytest.param("json", marks=pytest.mark.nightly)])
 def test_operators_see_neither_reports_nor_keys(form, tmp_path, capfd, monkeypatch):
-    monkeypatch.setenv("PRIVATEER_LOG", form)
+    monkeypatch.setenv("PRIVATEER_LOG_FORMAT", form)
     view = observe_services(tmp_path, capfd, killed=True)
     assert view.leaks() == []
     addresses = [line for line in view.texts["logs"].splitlines() if "127.0.0." in line]

@@ -29,7 +29,7 @@ from privateer_core.spec.context import encode_features
 from privateer_core.spec.privacy import Privacy
 from privateer_lab.audit.attacks.partition import as_local_cases, visible_arm_cases
 from privateer_lab.audit.case import Case
-from privateer_lab.audit.law import LowerBounds, Scores, attack
+from privateer_lab.audit.law import LowerBounds, Scores, bound_losses
 from privateer_lab.audit.suite import FALSE_ALARM, AuditFinding, _run_attack
 from privateer_lab.audit.views import log_likelihood
 from privateer_lab.audit.whole_experiments import gain_cases, gain_contributor
@@ -110,7 +110,9 @@ def make_proof(policy: AdditivePolicy, spec: Any, group: str, pair: str, factor:
     people, (plan, mechanism) = PAIRS[pair], (policy.plan, policy.terms.mechanism)
     layout: Any = mechanism.layout  # type: ignore[union-attr]
     no_keys = np.zeros(len(COINS), np.int64)
-    chosen = np.isin(layout.group(layout.hashes(COINS, no_keys), no_keys), np.flatnonzero(GROUPS[group](plan.groups)))
+    chosen = np.isin(
+        layout.find_groups(layout.hashes(COINS, no_keys), no_keys), np.flatnonzero(GROUPS[group](plan.groups))
+    )
     coins = COINS[chosen][:COUNT]
     assert len(coins) > COUNT / 2
     noisy: Any = mechanism.with_less_noise(factor)
@@ -128,7 +130,7 @@ def make_proof(policy: AdditivePolicy, spec: Any, group: str, pair: str, factor:
         log_odds_of_arms = [CERTAIN * (arms[neighbour] == arms[hypothesis]) for hypothesis in (0, 1)]
         return np.asarray(left - right + log_odds_of_arms[0] - log_odds_of_arms[1])
 
-    return attack(scores(0), scores(1), Pure(EPSILON), EPSILON, 0.0, ALARM)
+    return bound_losses(scores(0), scores(1), Pure(EPSILON), EPSILON, 0.0, ALARM)
 
 
 @pytest.mark.parametrize("pair", PAIRS)
@@ -395,5 +397,5 @@ def test_the_audit_proves_no_more_than_the_claim_and_sees_a_quarter_of_the_noise
     """False alarm: 1e-6 a claim. Of reports; batches and releases by night, as `privateer audit` attacks them."""
     for case in (gain_case for gain_case in gain_cases(10_000, factor) if gain_case.model == LOCAL.model):
         left, right = (case.sample(neighbour, case.count) for neighbour in (0, 1))
-        bounds = attack(left, right, case.event, case.epsilon, case.delta, FALSE_ALARM_OF_GAIN)
+        bounds = bound_losses(left, right, case.event, case.epsilon, case.delta, FALSE_ALARM_OF_GAIN)
         assert bounds.is_consistent_with(case.epsilon) is holds, case.name

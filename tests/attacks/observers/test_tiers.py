@@ -24,7 +24,7 @@ SLOTS = np.arange(50, dtype=np.uint32)
 
 def contribution(key: int, value: float, coins: np.ndarray) -> KeyedValues:
     keys = np.full(len(coins), key)
-    groups = LAYOUT.group(LAYOUT.hashes(coins, keys), keys) if key >= 0 else np.zeros(len(coins), np.int64)
+    groups = LAYOUT.find_groups(LAYOUT.hashes(coins, keys), keys) if key >= 0 else np.zeros(len(coins), np.int64)
     return KeyedValues(coins, keys, groups, np.full(len(coins), value))
 
 

@@ -80,7 +80,7 @@ async def test_only_the_request_for_a_token_names_the_device(tmp_path: Path) -> 
     def attest_device(name: str) -> str:
         return attest(SECRET, name, "somebody", now() + 600)
 
-    async with trio(tmp_path, attestation="hmac") as services:
+    async with trio(tmp_path, attestation_verifier="hmac") as services:
         await services.create(SHUFFLED)
         async with device(services, attest=attest_device) as client:
             assert await report(client) is ReportStatus.ACCEPTED
@@ -96,7 +96,7 @@ async def test_a_lost_answer_of_the_issuer_costs_no_token(tmp_path: Path) -> Non
     def signed(name: str) -> str:
         return attest(SECRET, name, "somebody", now() + 600)
 
-    async with trio(tmp_path, attestation="hmac", tokens_per_device=1) as services:
+    async with trio(tmp_path, attestation_verifier="hmac", tokens_per_device=1) as services:
         await services.create(SHUFFLED)
         services.ways.lossy_hosts.append("issuer")
         async with device(services, attest=signed) as client:
@@ -172,7 +172,7 @@ async def test_a_token_is_refused_by_the_other_endpoint(tmp_path: Path) -> None:
 
 async def test_a_blinded_request_that_is_replayed_makes_no_second_token(tmp_path: Path) -> None:
     """Whoever replays somebody's request gets the same answer, and without the blinding it is no token."""
-    async with trio(tmp_path, attestation="hmac") as services:
+    async with trio(tmp_path, attestation_verifier="hmac") as services:
         await services.create(SHUFFLED)
         key = await services.key()
         victim = PendingToken.draw(Challenge("issuer:80", "shuffler:80", "test"), key)
@@ -194,7 +194,7 @@ async def test_a_device_gets_no_more_than_its_share_of_tokens(tmp_path: Path) ->
     def attest_device(name: str) -> str:
         return attest(SECRET, name, "greedy", now() + 600)
 
-    async with trio(tmp_path, attestation="hmac", tokens_per_device=2) as services:
+    async with trio(tmp_path, attestation_verifier="hmac", tokens_per_device=2) as services:
         await services.create(SHUFFLED)
         for number in range(2):
             async with device(services, str(number), attest=attest_device) as client:
@@ -280,7 +280,7 @@ async def test_a_device_without_tokens_left_costs_no_signature(tmp_path, monkeyp
     signed_requests, sign = list[bytes](), Signer.sign
     monkeypatch.setattr(Signer, "sign", lambda self, blinded: signed_requests.append(blinded) or sign(self, blinded))
     headers = {HEADER: attest(SECRET, "test", "device", int(time.time()) + 600)}
-    settings = issuer_settings(tmp_path, attestation="hmac", tokens_per_device=SHARE)
+    settings = issuer_settings(tmp_path, attestation_verifier="hmac", tokens_per_device=SHARE)
     async with serving(create_app(settings)) as client:
         key = Directory.decode((await client.get("/token-keys")).content).keys("test")[0]
         requests = [PendingToken.draw(Challenge("issuer", "shuffler", "test"), key).request for _ in range(12)]
@@ -298,7 +298,7 @@ async def test_a_device_without_tokens_left_costs_no_signature(tmp_path, monkeyp
 
 async def test_an_invalid_token_request_uses_up_no_token(tmp_path: Path) -> None:
     headers = {HEADER: attest(SECRET, "test", "device", int(time.time()) + 600)}
-    settings = issuer_settings(tmp_path, attestation="hmac", tokens_per_device=1)
+    settings = issuer_settings(tmp_path, attestation_verifier="hmac", tokens_per_device=1)
     async with serving(create_app(settings)) as client:
         key = Directory.decode((await client.get("/token-keys")).content).keys("test")[0]
         good = PendingToken.draw(Challenge("issuer", "shuffler", "test"), key).request

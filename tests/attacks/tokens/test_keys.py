@@ -216,11 +216,11 @@ def lose(folder: Path) -> None:
 @pytest.mark.battery
 async def test_a_report_with_a_token_of_a_lost_key_gets_another(tmp_path, changes, host, is_taken):
     """It comes with another token once there is one. Where the first try was counted, the second one is not."""
-    async with trio(tmp_path, attestation="hmac") as services:
+    async with trio(tmp_path, attestation_verifier="hmac") as services:
         await report_unanswered(services, changes, host, is_taken)
         first = services.ways.to(host, "/reports")[-1]
     lose(tmp_path)
-    async with trio(tmp_path, attestation="hmac") as services, device_of_lost(services) as client:
+    async with trio(tmp_path, attestation_verifier="hmac") as services, device_of_lost(services) as client:
         assert await client.flush() == WAITS
         assert await client.flush() == ARRIVED
         refused, last = services.ways.to(host, "/reports")
@@ -256,14 +256,17 @@ async def test_a_report_of_a_round_that_is_over_is_late_whichever_token_it_comes
 @ENDPOINTS
 async def test_a_token_that_the_endpoint_may_take_again_is_kept(tmp_path, changes, host):
     """An endpoint that goes by a wrong name for an hour makes no device ask for a second token."""
-    async with trio(tmp_path, attestation="hmac") as services:
+    async with trio(tmp_path, attestation_verifier="hmac") as services:
         await report_unanswered(services, changes, host, is_taken=False)
-    async with trio(tmp_path, attestation="hmac", misnamed=True) as services, device_of_lost(services) as client:
+    async with (
+        trio(tmp_path, attestation_verifier="hmac", misnamed=True) as services,
+        device_of_lost(services) as client,
+    ):
         for _ in range(3):
             assert await client.flush() == WAITS
         assert services.ways.statuses(host, "/reports") == [401, 401, 401]
         assert not services.ways.to("issuer", "/tokens")
-    async with trio(tmp_path, attestation="hmac") as services, device_of_lost(services) as client:
+    async with trio(tmp_path, attestation_verifier="hmac") as services, device_of_lost(services) as client:
         assert await client.flush() == ARRIVED
         assert not services.ways.to("issuer", "/tokens")
 
@@ -271,11 +274,11 @@ async def test_a_token_that_the_endpoint_may_take_again_is_kept(tmp_path, change
 @ENDPOINTS
 async def test_a_report_keeps_its_token_until_there_is_another_one(tmp_path, changes, host):
     """An issuer that finds its keys again has them count."""
-    async with trio(tmp_path, attestation="hmac") as services:
+    async with trio(tmp_path, attestation_verifier="hmac") as services:
         await report_unanswered(services, changes, host, is_taken=False)
     shutil.copytree(tmp_path / "issuer", tmp_path / "copy")
     lose(tmp_path)
-    async with trio(tmp_path, attestation="hmac") as services:
+    async with trio(tmp_path, attestation_verifier="hmac") as services:
         services.ways.hosts["issuer"] = away
         async with device_of_lost(services) as client:
             for _ in range(2):
@@ -283,17 +286,17 @@ async def test_a_report_keeps_its_token_until_there_is_another_one(tmp_path, cha
                     assert await client.flush() == WAITS
     lose(tmp_path)
     (tmp_path / "copy").rename(tmp_path / "issuer")
-    async with trio(tmp_path, attestation="hmac") as services, device_of_lost(services) as client:
+    async with trio(tmp_path, attestation_verifier="hmac") as services, device_of_lost(services) as client:
         assert await client.flush() == ARRIVED
 
 
 @ENDPOINTS
 async def test_a_report_gets_a_token_of_the_renamed_issuer(tmp_path: Path, changes: dict[str, Any], host: str) -> None:
     """Its tokens of before are for elsewhere; the application names it anew, and the report comes with another one."""
-    async with trio(tmp_path, attestation="hmac") as services:
+    async with trio(tmp_path, attestation_verifier="hmac") as services:
         await report_unanswered(services, changes, host, is_taken=True)
     lose(tmp_path)
-    async with trio(tmp_path, attestation="hmac", name="other:80") as services:
+    async with trio(tmp_path, attestation_verifier="hmac", name="other:80") as services:
         async with device_of_lost(services) as client:
             with pytest.warns(TokenWarning, match="another issuer's"):
                 assert await client.flush() == WAITS

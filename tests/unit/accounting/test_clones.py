@@ -16,7 +16,7 @@ from privateer_core.accounting.events import GroupedResponse, read_event
 from privateer_core.accounting.grouped_bits import grouped_delta, grouped_local_epsilon
 from privateer_core.errors import SpecError
 from privateer_core.mechanisms.event_symbol import KEY_REPORT_CLASSES
-from privateer_lab.audit.tightness import crowd_delta, tightness
+from privateer_lab.audit.tightness import compare_local_epsilons, crowd_delta
 from tests.support.shuffling import hockey_stick, response_law, shuffled_law
 
 TABLE = {
@@ -250,7 +250,7 @@ def test_the_bound_covers_batches_whose_arms_are_seen(epsilon, local, coins, bat
     assert exact > 1e-6 or local[arm] <= epsilon
 
 
-def test_a_forgotten_share_is_caught():
+def test_a_bound_without_the_arms_share_is_too_low():
     """Planted: the bound of the whole batch, which holds only where arms are hidden."""
     exact = arm_exact_delta(0.3, (1.0, 1.0), 5, 3, 0)
     assert grouped_delta(0.3, 1.0, 3) < exact <= grouped_delta(0.3, 1.0, 3, 0.2)
@@ -288,7 +288,7 @@ def test_no_proof_could_save_a_hundredth_of_the_variance(epsilon, batch):
     """The bound is slightly looser for 90 participants, whose own reports hide a participant, too."""
     max_variance = 1.06 if batch < 300 else 1.01
     for symbols in ALPHABETS:
-        gaps = tightness((epsilon, 1e-6), batch, symbols, 16.0)
+        gaps = compare_local_epsilons((epsilon, 1e-6), batch, symbols, 16.0)
         assert gaps["allowed"] <= gaps["never_above"]
         assert 1 <= gaps["variance"] <= max_variance
 
@@ -296,14 +296,14 @@ def test_no_proof_could_save_a_hundredth_of_the_variance(epsilon, batch):
 @pytest.mark.parametrize("batch", BATCHES)
 def test_a_bit_could_be_a_twentieth_better(batch):
     """The worst crowd of bits is known, but coins that turn a bit are seen: the better bound is not proved then."""
-    assert tightness((1.0, 1e-6), batch, 2, 16.0)["variance"] <= 1.05
+    assert compare_local_epsilons((1.0, 1e-6), batch, 2, 16.0)["variance"] <= 1.05
 
 
 @pytest.mark.parametrize("batch", BATCHES)
 @pytest.mark.parametrize("epsilon", [0.5, 1.0, 2.0])
 def test_no_proof_could_save_a_hundredth_of_the_variance_of_bits_in_groups(epsilon, batch):
     """Coins do not change them, so that the worst crowd is proved."""
-    gaps = tightness((epsilon, 1e-6), batch, 2, 16.0)
+    gaps = compare_local_epsilons((epsilon, 1e-6), batch, 2, 16.0)
     allowed, most = grouped_local_epsilon(epsilon, 1e-6, batch, 16.0), gaps["never_above"]
     assert gaps["allowed"] <= allowed <= most
     assert (math.tanh(most / 2) / math.tanh(allowed / 2)) ** 2 <= 1.01

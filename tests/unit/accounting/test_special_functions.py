@@ -15,10 +15,10 @@ from privateer_core.accounting.special_functions import (
     binomial_tails,
     cap_height,
     cap_share,
+    gauss_legendre_rule,
     log_binomial_pmf,
     log_normal_cdf,
     normal_quantile,
-    quadrature,
 )
 
 TRIALS = [1, 2, 7, 31, 200, 511, 512, 513, 4000, 10**5, 10**7, 10**9]
@@ -155,8 +155,8 @@ def test_caps_of_spheres(dimension):
 @pytest.mark.parametrize("nodes", [2, 24, 200])
 def test_quadrature_is_that_of_legendre(nodes):
     places, weights = np.polynomial.legendre.leggauss(nodes)
-    np.testing.assert_allclose(quadrature(nodes)[0], (1 - places[::-1]) / 2, atol=1e-15)
-    np.testing.assert_allclose(quadrature(nodes)[1], weights[::-1] / 2, rtol=1e-10)
+    np.testing.assert_allclose(gauss_legendre_rule(nodes)[0], (1 - places[::-1]) / 2, atol=1e-15)
+    np.testing.assert_allclose(gauss_legendre_rule(nodes)[1], weights[::-1] / 2, rtol=1e-10)
 
 
 @pytest.mark.parametrize(

@@ -186,5 +186,5 @@ def test_coins_of_before_chose_among_the_arms_of_before() -> None:
     before, after = policy({}, 3, 1), policy({}, 4, 2)
     layout = translate_choices(before, after)
     coins, keys = np.arange(20_000, dtype=np.uint32), np.zeros(20_000, np.int64)
-    chosen = layout.group(layout.hashes(coins, keys), keys)
+    chosen = layout.find_groups(layout.hashes(coins, keys), keys)
     np.testing.assert_array_equal(chosen, before.decide(np.full((20_000, 2), 0.5), coins).arms)

@@ -68,7 +68,7 @@ def test_coins_in_a_report_reveal_the_arm_and_other_coins_reveal_nothing(spec, p
         assert (reports.keys == 2 * 3 + decided.arms).all()
     else:
         layout = policy.mechanism.layout
-        assert (layout.group(layout.hashes(COINS, reports.keys), reports.keys) == decided.arms).all()
+        assert (layout.find_groups(layout.hashes(COINS, reports.keys), reports.keys) == decided.arms).all()
         assert (reports.keys == 2).all()
 
 
@@ -295,7 +295,7 @@ def test_coins_follow_the_stated_question_and_arm_shares() -> None:
     layout = make_coin_layout(5, shares, questions)
     coins = np.random.default_rng(3).integers(0, 2**32, 200_000, dtype=np.uint32)
     for row in (0, 1):
-        groups = layout.group(layout.hashes(coins, np.full(len(coins), row)), np.full(len(coins), row))
+        groups = layout.find_groups(layout.hashes(coins, np.full(len(coins), row)), np.full(len(coins), row))
         counts = np.bincount(groups, minlength=15)
         expected = [question.share * shares[-1 if question.everybody else row] for question in questions]
         assert is_compatible(counts, len(coins) * np.ravel(expected))

@@ -18,7 +18,7 @@ from privateer_core.algorithms.partition import PartitionPolicy
 from privateer_core.codec import decode, encode
 from privateer_core.errors import Malformed, SpecError
 from privateer_core.mechanisms.mechanism import KeyedTotal, VectorTotal
-from privateer_core.prepared_types import prepared
+from privateer_core.prepared_types import cache_decoder
 from privateer_core.primitives.public_coins import Layout
 from privateer_core.spec.context import EqualBins
 from privateer_papers.paper_1.ldpmab import LdpmabState
@@ -154,16 +154,16 @@ class Pair(msgspec.Struct):
 
 def test_threads_get_the_prepared_type() -> None:
     body = msgspec.msgpack.encode(Pair(1, Pair(2)))
-    assert msgspec.msgpack.decode(body, type=prepared(Pair)) == Pair(1, Pair(2))
+    assert msgspec.msgpack.decode(body, type=cache_decoder(Pair)) == Pair(1, Pair(2))
     with ThreadPoolExecutor(8) as threads:
-        kinds = list(threads.map(lambda _: prepared(Pair), range(64)))
+        kinds = list(threads.map(lambda _: cache_decoder(Pair), range(64)))
     assert all(kind is Pair for kind in kinds)
 
 
 def test_a_type_that_cannot_be_decoded_is_refused_each_time() -> None:
     for _ in range(2):
         with pytest.raises(TypeError):
-            prepared(int | str | dict[int, Pair] | Pair)
+            cache_decoder(int | str | dict[int, Pair] | Pair)
 
 
 def unprepared(source: str) -> Iterator[int]:
@@ -172,7 +172,7 @@ def unprepared(source: str) -> Iterator[int]:
         if isinstance(node, ast.Call) and ast.unparse(node.func).startswith("msgspec."):
             kinds = [word.value for word in node.keywords if word.arg == "type"]
             kinds += node.args[1:2] if ast.unparse(node.func) == "msgspec.convert" else []
-            if any(not ast.unparse(kind).startswith(("prepared(", "dict[str, ", "list[bytes]")) for kind in kinds):
+            if any(not ast.unparse(kind).startswith(("cache_decoder(", "dict[str, ", "list[bytes]")) for kind in kinds):
                 yield node.lineno
 
 
@@ -187,7 +187,7 @@ def test_every_decoded_type_is_prepared() -> None:
     [
         ("msgspec.json.decode(body, type=Label)", [1]),
         ("msgspec.convert(value, Event)", [1]),
-        ("msgspec.json.decode(body, type=prepared(Label))", []),
+        ("msgspec.json.decode(body, type=cache_decoder(Label))", []),
         ("msgspec.msgpack.decode(body)", []),
     ],
 )

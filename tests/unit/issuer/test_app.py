@@ -73,7 +73,7 @@ async def test_requests_that_the_issuer_does_not_sign(tmp_path: Path) -> None:
 
 
 async def test_devices_are_counted_durably(tmp_path: Path) -> None:
-    settings = issuer_settings(tmp_path, attestation="hmac", tokens_per_device=2)
+    settings = issuer_settings(tmp_path, attestation_verifier="hmac", tokens_per_device=2)
     async with serving(create_app(settings)) as client:
         key = await key_of(client)
         requests = [draw_token(key).request for _ in range(3)]
@@ -88,7 +88,7 @@ async def test_devices_are_counted_durably(tmp_path: Path) -> None:
 
 
 async def test_a_device_that_exceeds_its_token_quota_at_once_gets_no_token(tmp_path: Path) -> None:
-    settings = issuer_settings(tmp_path, attestation="hmac", tokens_per_device=3)
+    settings = issuer_settings(tmp_path, attestation_verifier="hmac", tokens_per_device=3)
     async with serving(create_app(settings)) as client:
         key = await key_of(client)
         answers = await asyncio.gather(*(ask(client, draw_token(key).request, signed("one")) for _ in range(40)))
@@ -111,7 +111,7 @@ async def test_a_device_that_exceeds_its_token_quota_at_once_gets_no_token(tmp_p
     ids=["empty", "bare", "cut", "elsewhere", "over", "too-long", "forged", "renamed", "far-away"],
 )
 async def test_foreign_attestations_are_refused(tmp_path: Path, attest_device: Callable[[], str]) -> None:
-    settings = issuer_settings(tmp_path, attestation="hmac")
+    settings = issuer_settings(tmp_path, attestation_verifier="hmac")
     async with serving(create_app(settings)) as client:
         # Made when it is asked with: a text of when tests were collected is less far ahead by now.
         request = draw_token(await key_of(client)).request
@@ -133,7 +133,7 @@ def test_a_pseudonym_has_no_other_characters(pseudonym: str) -> None:
 
 
 async def test_the_disk_has_no_pseudonym_and_no_request(tmp_path: Path) -> None:
-    settings = issuer_settings(tmp_path, attestation="hmac")
+    settings = issuer_settings(tmp_path, attestation_verifier="hmac")
     async with serving(create_app(settings)) as client:
         request = draw_token(await key_of(client)).request
         assert (await ask(client, request, signed("somebody-whom-we-know"))).status_code == 200
@@ -146,7 +146,7 @@ async def test_a_disk_that_fails_signs_nothing(tmp_path: Path, monkeypatch: pyte
     def fail(*_: object) -> None:
         raise sqlite3.OperationalError("database or disk is full")
 
-    settings = issuer_settings(tmp_path, attestation="hmac")
+    settings = issuer_settings(tmp_path, attestation_verifier="hmac")
     async with serving(create_app(settings)) as client:
         request = draw_token(await key_of(client)).request
         with monkeypatch.context() as broken:

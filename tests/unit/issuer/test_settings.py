@@ -7,14 +7,18 @@ import pytest
 
 from privateer_core.errors import SpecError
 from privateer_issuer.settings import IssuerSettings, read_settings
-from privateer_issuer.token_requests import Hmac, Open, attestation
+from privateer_issuer.token_requests import Hmac, Open, load_attestation
 
-LEAST = {"PRIVATEER_EXPERIMENTS": "spring", "PRIVATEER_ATTESTATION": "open"}
+LEAST = {"PRIVATEER_EXPERIMENTS": "spring", "PRIVATEER_ATTESTATION_VERIFIER": "open"}
 
 
 def test_optional_settings_have_defaults() -> None:
     expected = IssuerSettings(
-        data=Path("data/issuer"), experiments=("spring",), name="127.0.0.1:8004", attestation="open", environment=LEAST
+        data=Path("data/issuer"),
+        experiments=("spring",),
+        name="127.0.0.1:8004",
+        attestation_verifier="open",
+        environment=LEAST,
     )
     assert read_settings(LEAST) == expected
 
@@ -24,7 +28,7 @@ def test_everything_can_be_set() -> None:
         "PRIVATEER_DATA": "/data",
         "PRIVATEER_EXPERIMENTS": "spring, autumn,spring",
         "PRIVATEER_ISSUER_NAME": "issuer.example",
-        "PRIVATEER_ATTESTATION": "hmac",
+        "PRIVATEER_ATTESTATION_VERIFIER": "hmac",
         "PRIVATEER_TOKENS_PER_DEVICE": "3",
         "PRIVATEER_KEY_DAYS": "7",
         "PRIVATEER_PUBLIC_KEY_FILE": "/tokens/issuer.json",
@@ -38,7 +42,7 @@ def test_everything_can_be_set() -> None:
         data=Path("/data"),
         experiments=("spring", "autumn"),
         name="issuer.example",
-        attestation="hmac",
+        attestation_verifier="hmac",
         tokens_per_device=3,
         key_days=7,
         public_keys_file=Path("/tokens/issuer.json"),
@@ -58,7 +62,7 @@ def test_everything_can_be_set() -> None:
         ("PRIVATEER_EXPERIMENTS", ","),
         ("PRIVATEER_EXPERIMENTS", "Spring"),
         ("PRIVATEER_EXPERIMENTS", "a/b"),
-        ("PRIVATEER_ATTESTATION", ""),
+        ("PRIVATEER_ATTESTATION_VERIFIER", ""),
         ("PRIVATEER_ISSUER_NAME", "https://issuer.example"),
         ("PRIVATEER_ISSUER_NAME", "issu\N{LATIN SMALL LETTER E WITH ACUTE}r"),
         ("PRIVATEER_TOKENS_PER_DEVICE", "0"),
@@ -76,12 +80,12 @@ def test_a_bad_setting_is_named(name: str, value: str) -> None:
 
 def test_an_unknown_plug_is_refused_with_those_that_there_are() -> None:
     with pytest.raises(SpecError, match="choose from open, hmac") as refused:
-        attestation("nobody", {})
-    assert refused.value.field == "PRIVATEER_ATTESTATION"
+        load_attestation("nobody", {})
+    assert refused.value.field == "PRIVATEER_ATTESTATION_VERIFIER"
 
 
 def test_open_attestation_needs_no_settings() -> None:
-    assert isinstance(attestation("open", {}), Open)
+    assert isinstance(load_attestation("open", {}), Open)
 
 
 @pytest.mark.parametrize("text", [None, "", "xyz", "ab" * 31, "ab" * 32 + "\nab"])
@@ -90,7 +94,7 @@ def test_hmac_needs_secrets(tmp_path: Path, text: str | None) -> None:
     if text is not None:
         path.write_text(text)
     with pytest.raises(SpecError, match="openssl rand -hex 32") as refused:
-        attestation("hmac", {"PRIVATEER_ATTESTATION_SECRETS": str(path)})
+        load_attestation("hmac", {"PRIVATEER_ATTESTATION_SECRETS": str(path)})
     assert refused.value.field == "PRIVATEER_ATTESTATION_SECRETS"
 
 
@@ -98,7 +102,7 @@ async def test_hmac_takes_several_secrets(tmp_path: Path) -> None:
     from privateer_core.wire.attestation import attest
 
     (tmp_path / "secrets").write_text("ab" * 32 + "\n" + "cd" * 32 + "\n")
-    plug = attestation("hmac", {"PRIVATEER_ATTESTATION_SECRETS": str(tmp_path / "secrets")})
+    plug = load_attestation("hmac", {"PRIVATEER_ATTESTATION_SECRETS": str(tmp_path / "secrets")})
     assert isinstance(plug, Hmac)
     for secret in (b"\xab" * 32, b"\xcd" * 32):
         assert await plug.device(attest(secret, "spring", "one", 1100), "spring", 1000.0) == "one"
@@ -118,7 +122,7 @@ def test_a_plug_of_another_distribution_is_found(tmp_path: Path, monkeypatch: py
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: platform-plug\nVersion: 1.0\n")
     (info / "entry_points.txt").write_text("[privateer.attestations]\nplatform = platform_plug:Plug\n")
     monkeypatch.syspath_prepend(tmp_path)
-    plug: Any = attestation("platform", {"A": "b"})
+    plug: Any = load_attestation("platform", {"A": "b"})
     assert plug.environment == {"A": "b"}
     with pytest.raises(SpecError, match="open, hmac, platform"):
-        attestation("nobody", {})
+        load_attestation("nobody", {})

@@ -24,7 +24,7 @@ SLOT = 77
 
 def keyed_person(key: int, value: float) -> KeyedValues:
     keys, slots = np.array([key]), np.array([SLOT], np.uint32)
-    group = LAYOUT.group(LAYOUT.hashes(slots, keys), keys) if key >= 0 else np.zeros(1, np.int64)
+    group = LAYOUT.find_groups(LAYOUT.hashes(slots, keys), keys) if key >= 0 else np.zeros(1, np.int64)
     return KeyedValues(slots, keys, group, np.array([value]))
 
 

@@ -88,7 +88,7 @@ def test_events_are_counted_report_by_report():
             hits[reported_key] += reported_key >= 0
             continue
         for key in range(3):
-            group = int(symbol.layout.group(symbol.layout.hashes(coins, np.array([key])), np.array([key]))[0])
+            group = int(symbol.layout.find_groups(symbol.layout.hashes(coins, np.array([key])), np.array([key]))[0])
             counts[key, group] += 1
             sums[key, group] += reported_key == key
     total = symbol.add(symbol.empty(), reports)
@@ -204,7 +204,7 @@ def simulate_late(seed, symbol, way):
     rng, earlier = np.random.default_rng(seed), Layout(77, EDGES[::-1].copy())
     contributions, by_choices = people(400, 0, 0.4, seed), ChoiceAnalyzer.from_layouts(symbol.layout, earlier)
     keys = rng.permutation(np.arange(400) % 4 - 1)
-    groups = earlier.group(earlier.hashes(contributions.coins, np.maximum(keys, 0)), np.maximum(keys, 0))
+    groups = earlier.find_groups(earlier.hashes(contributions.coins, np.maximum(keys, 0)), np.maximum(keys, 0))
     contributions = replace(contributions, keys=keys, groups=groups)
     if way == "sent":
         total = by_choices.tally(symbol, symbol.randomize(contributions, SeededNoise(seed)).tobytes())

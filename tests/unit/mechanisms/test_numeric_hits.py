@@ -15,7 +15,7 @@ from privateer_core.mechanisms.cell_pairs import PARTICIPANTS_MAX, SENSITIVITY, 
 from privateer_core.mechanisms.cell_products import CellProducts
 from privateer_core.mechanisms.central_sums import CentralSums
 from privateer_core.mechanisms.mechanism import UNIT
-from privateer_core.mechanisms.named_symbol import NamedSymbol, count_levels, level_steps
+from privateer_core.mechanisms.named_symbol import NamedSymbol, count_levels, list_level_steps
 from privateer_core.primitives.contributions import BERNSTEIN, BITS, KeyedValues, ValueParts
 from privateer_core.primitives.public_coins import Layout, SlotLayout
 from privateer_core.primitives.questions import KeyedHits
@@ -34,7 +34,7 @@ def test_parts_on_the_grid_are_a_person_whatever_the_value(kind: type[CellPairs]
     assert np.abs(parts[:, :1] - parts).sum(axis=0).max() == SENSITIVITY * kind.unit
 
 
-def test_the_triples_promise_is_pure_and_that_of_pairs() -> None:
+def test_triples_keep_the_pure_promise_of_pairs() -> None:
     question = KeyedHits.from_keys(4, 5, 0.5)
     mechanism = CellTriples.calibrated(question, 1.0)
     event = mechanism.release_event
@@ -187,7 +187,7 @@ def test_the_local_epsilon_of_a_batch_is_one_at_which_devices_expect_these_level
     assert bits.levels == 2
     assert named_symbol.levels > 2
     assert named_symbol.epsilon > 0.98 * bits.epsilon
-    steps = [min_epsilon for min_epsilon, levels in level_steps(question) if levels == named_symbol.levels]
+    steps = [min_epsilon for min_epsilon, levels in list_level_steps(question) if levels == named_symbol.levels]
     assert steps[0] <= named_symbol.epsilon
     event = named_symbol.batch_event(honest)
     assert account(event).delta(1.0) <= 1e-6 * (1 + 1e-6)

@@ -66,7 +66,7 @@ def climb(ball: RowBall, seed: int) -> float:
 
     def distance(pair: Array) -> float:
         rows = pair[:, :-1] / np.maximum(1.0, np.linalg.norm(pair[:, :-1], axis=1, keepdims=True))
-        parts = ball.parts(rows, np.clip(pair[:, -1], -1, 1))
+        parts = ball.split_rows(rows, np.clip(pair[:, -1], -1, 1))
         return math.sqrt(sum(float(np.square(part[0] - part[1]).sum()) for part in parts))
 
     pair = rng.normal(size=(2, ball.dimension + 1))

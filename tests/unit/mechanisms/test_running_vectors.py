@@ -23,9 +23,9 @@ def release_steps(vectors: RunningVectors, steps: int, seed: int) -> np.ndarray:
     """Return releases of rounds without reports, (steps, coordinates), in grid points."""
     total, noise, sums = vectors.empty(), SeededNoise(seed), []
     for _ in range(steps):
-        release, rest = vectors.settle(total, noise)
+        release, rest = vectors.release_and_carry(total, noise)
         sums.append(release.sums / vectors.ball.step)
-        total = vectors.resume(vectors, rest)
+        total = vectors.start_total_after(vectors, rest)
     return np.array(sums)
 
 
@@ -92,19 +92,19 @@ def test_the_root_has_less_noise_than_the_tree_and_far_less_than_epochs():
 
 def test_noise_goes_on_where_the_same_mechanism_left_it_and_begins_anew_otherwise():
     running_vectors = RunningVectors(BALL, 20_000.0, "root", 3)
-    release, rest = running_vectors.settle(running_vectors.empty(), SeededNoise(1))
-    following = decode(encode(running_vectors.resume(running_vectors, rest)), RunningTotal)
+    release, rest = running_vectors.release_and_carry(running_vectors.empty(), SeededNoise(1))
+    following = decode(encode(running_vectors.start_total_after(running_vectors, rest)), RunningTotal)
     assert (release.step, following.reports) == (1, 0)
     assert not following.sums.any()
     assert (following.noise == rest.noise).all()
-    assert running_vectors.settle(following, SeededNoise(2))[0].step == 2
+    assert running_vectors.release_and_carry(following, SeededNoise(2))[0].step == 2
     for other in (
         msgspec.structs.replace(running_vectors, standard_deviation=21_000.0),
         msgspec.structs.replace(running_vectors, steps=4),
         msgspec.structs.replace(running_vectors, ball=RowBall(4, 10, 0.0)),
     ):
-        assert len(other.resume(running_vectors, rest).noise) == 0
-    assert len(running_vectors.resume(running_vectors, VectorTotal(0, np.zeros(40, np.int64))).noise) == 0
+        assert len(other.start_total_after(running_vectors, rest).noise) == 0
+    assert len(running_vectors.start_total_after(running_vectors, VectorTotal(0, np.zeros(40, np.int64))).noise) == 0
 
 
 @pytest.mark.parametrize("kind", ["root", "tree"])
@@ -112,27 +112,29 @@ def test_noise_goes_on_after_another_machine(kind):
     """The mechanism may differ in its last digits; planted: a larger difference."""
     vectors = RunningVectors.from_promise(BALL, 1.0, 1e-6, kind, 3)
     assert float(f"{vectors.standard_deviation:.6g}") == vectors.standard_deviation
-    _, rest = vectors.settle(vectors.empty(), SeededNoise(1))
+    _, rest = vectors.release_and_carry(vectors.empty(), SeededNoise(1))
     for factor, steps in ((1 - 1e-12, 1), (1 + 1e-12, 1), (1 + 1e-5, 0)):
         other = msgspec.structs.replace(vectors, standard_deviation=factor * vectors.standard_deviation)
-        assert len(other.resume(vectors, rest).noise) == steps
+        assert len(other.start_total_after(vectors, rest).noise) == steps
 
 
 def test_after_the_last_step_noise_begins_anew():
     running_vectors = RunningVectors(BALL, 20_000.0, "root", 2)
     total, steps = running_vectors.empty(), []
     for seed in range(5):
-        release, rest = running_vectors.settle(total, SeededNoise(seed))
-        total = running_vectors.resume(running_vectors, rest)
+        release, rest = running_vectors.release_and_carry(total, SeededNoise(seed))
+        total = running_vectors.start_total_after(running_vectors, rest)
         steps.append(release.step)
     assert steps == [1, 2, 1, 2, 1]
 
 
 def test_a_round_that_is_given_up_takes_nothing_from_the_noise():
     running_vectors = RunningVectors(BALL, 20_000.0, "root", 3)
-    _, rest = running_vectors.settle(running_vectors.empty(), SeededNoise(1))
-    filled = running_vectors.merge(running_vectors.resume(running_vectors, rest), VectorTotal(2, np.ones(40, np.int64)))
-    resumed = running_vectors.resume(running_vectors, filled)
+    _, rest = running_vectors.release_and_carry(running_vectors.empty(), SeededNoise(1))
+    filled = running_vectors.merge(
+        running_vectors.start_total_after(running_vectors, rest), VectorTotal(2, np.ones(40, np.int64))
+    )
+    resumed = running_vectors.start_total_after(running_vectors, filled)
     assert resumed.reports == 0
     assert not resumed.sums.any()
     assert (resumed.noise == rest.noise).all()

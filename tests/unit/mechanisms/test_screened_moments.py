@@ -36,7 +36,7 @@ def of_many(mechanism: ScreenedMoments, records: np.ndarray):
 
 def test_records_are_rounded_so_that_no_mean_moves() -> None:
     """Features and values of less than half a step count, in records and in simulated ones; false alarms: 1e-6."""
-    mechanism = ScreenedMoments.exact(SecondMoments(BOX, arms=ARMS, kept_features=(0, 1, 2), screened=0))
+    mechanism = ScreenedMoments.without_noise(SecondMoments(BOX, arms=ARMS, kept_features=(0, 1, 2), screened=0))
     record = np.array([0.0, 1.0, 0.3 / GRID, -0.45 / GRID, 0.5, 0.7 / GRID])
     people = 40_000
     bounded_vectors = BoundedVectors(np.zeros(people, np.uint32), np.tile(record, (people, 1)))
@@ -70,7 +70,7 @@ def test_scores_move_by_no_more_than_the_scale_has_room_for(predicted: tuple[int
     screened_moments = ScreenedMoments(BOX, ARMS, (0,), 1, predicted, 0.5, 2.0)
     rng = np.random.default_rng(2)
     base = of_many(screened_moments, rng.choice([-1.0, 1.0], (60, BOX.coordinates)))
-    totals = (base.merged(of_one(screened_moments, record)) for record in CORNERS)
+    totals = (base.merge_with(of_one(screened_moments, record)) for record in CORNERS)
     scores = np.array([screened_moments.score_features(total)[1:] for total in totals], np.int64)
     ranges = max(float(np.ptp(scores - row, axis=1).max()) for row in scores)
     max_change = 0.5 * screened_moments.scale
@@ -82,8 +82,8 @@ def test_scores_are_of_the_residual_after_prediction() -> None:
     rng = np.random.default_rng(3)
     features = rng.choice([-1.0, 1.0], (400, FEATURES))
     records = np.column_stack([np.tile([1.0, 0.0], (400, 1)), features, 0.5 * features[:, 0] + 0.25 * features[:, 1]])
-    plain = ScreenedMoments.exact(SecondMoments(BOX, arms=ARMS, kept_features=(0,), screened=1))
-    predicted = ScreenedMoments.exact(
+    plain = ScreenedMoments.without_noise(SecondMoments(BOX, arms=ARMS, kept_features=(0,), screened=1))
+    predicted = ScreenedMoments.without_noise(
         SecondMoments(BOX, arms=ARMS, kept_features=(0,), screened=1, predicted=(0.0, 0.0, 0.5))
     )
     bounded_vectors = BoundedVectors(np.zeros(400, np.uint32), records)

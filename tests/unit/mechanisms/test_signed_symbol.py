@@ -65,7 +65,7 @@ def test_sums_are_counted_report_by_report():
     for report in reports:
         for key in range(3):
             word = symbol.layout.hashes(np.array([report["slot"]]), np.array([key]))
-            group = int(symbol.layout.group(word, np.array([key]))[0])
+            group = int(symbol.layout.find_groups(word, np.array([key]))[0])
             counts[key, group] += 1
             if int(report["symbol"]) // 2 == hash_to_bucket(word, 3)[0]:
                 hits[key] += 1

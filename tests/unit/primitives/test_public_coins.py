@@ -71,7 +71,7 @@ def test_groups_follow_their_shares():
     edges = np.array([[0, 1000, 40_000], [65_536, 65_536, 65_536], [1, 2, 65_535]], np.uint32)
     layout = Layout(11, edges)
     keys = np.arange(3)
-    groups = layout.group(layout.hashes(draw_coins()[:, None], keys[None, :]), keys[None, :])
+    groups = layout.find_groups(layout.hashes(draw_coins()[:, None], keys[None, :]), keys[None, :])
     for key in keys:
         assert is_compatible(np.bincount(groups[:, key], minlength=4), DRAWS * layout.shares[key])
 
@@ -80,7 +80,7 @@ def test_group_counts_every_hash_value_exactly():
     edges = np.array([[0, 1000, 40_000], [65_536, 65_536, 65_536], [1, 2, 65_535]], np.uint32)
     layout = Layout(0, edges)
     for key in range(3):
-        groups = layout.group(np.arange(UNIT, dtype=np.uint64), np.array([key]))
+        groups = layout.find_groups(np.arange(UNIT, dtype=np.uint64), np.array([key]))
         assert (np.bincount(groups, minlength=4) == layout.shares[key] * UNIT).all()
         assert (np.diff(groups) >= 0).all()
 
@@ -89,7 +89,7 @@ def parts(hashes: np.ndarray, layout: Layout, key: int) -> dict[str, np.ndarray]
     return {
         "sign": (hash_to_sign(hashes) + 1) // 2,
         "bucket": hash_to_bucket(hashes, 8),
-        "group": layout.group(hashes, np.array([key])),
+        "group": layout.find_groups(hashes, np.array([key])),
         "bucket-sign": 2 * hash_to_bucket(hashes, 8) + (hash_to_sign(hashes) + 1) // 2,
     }
 
@@ -168,7 +168,7 @@ def _error_of_sums(bits: int) -> float:
         mechanism = SignedSymbol(layout, 4.0, 1, False)
         keys = rng.integers(0, keys_count, people)
         coins = rng.integers(0, 2**bits, people, dtype=np.uint32)
-        groups = layout.group(layout.hashes(coins, keys), keys)
+        groups = layout.find_groups(layout.hashes(coins, keys), keys)
         keyed_values = KeyedValues(coins, keys, groups, np.full(people, 0.8))
         reports = mechanism.randomize(keyed_values, SeededNoise(int(rng.integers(2**62))))
         release = mechanism.release(mechanism.add(mechanism.empty(), reports), SeededNoise(0))

@@ -139,7 +139,7 @@ def test_the_certificate_claims_the_worst_arm_and_not_the_mean():
     assert not recompute(broken)[0].holds
 
 
-def test_a_row_says_the_shares():
+def test_a_record_row_has_the_shares_of_arms():
     spec, policy = open_last("bandit-shuffle-grouped")
     row = describe_terms(policy.terms)
     assert sum(row.mechanism["shares"]) == 65_536

@@ -10,7 +10,7 @@ from privateer_core.accounting.gaussian import gaussian_standard_deviation
 from privateer_core.codec import decode, encode
 from privateer_core.errors import SpecError
 from privateer_core.mechanisms import CentralSums, Mechanism, SignedSymbol
-from privateer_core.mechanisms.signed_symbol import information
+from privateer_core.mechanisms.signed_symbol import key_information
 from privateer_core.primitives.public_coins import Layout
 from privateer_core.primitives.questions import KeyedMeans
 from privateer_core.privacy.terms import Terms, calibrate
@@ -99,7 +99,7 @@ def test_information_is_squared_gain_over_variance(epsilon, buckets, elsewhere):
     hit_of_key, other = (e + 1) / total, ((e + 1) / buckets + 2 * (buckets - 1) / buckets) / total
     none = 2 / total if elsewhere else 1 / buckets
     expected = ((e - 1) / total) ** 2 / (0.1 * hit_of_key + 0.5 * other + 0.4 * none)
-    assert information(epsilon, buckets, elsewhere, 0.6, 0.1) == pytest.approx(expected)
+    assert key_information(epsilon, buckets, elsewhere, 0.6, 0.1) == pytest.approx(expected)
     assert response.gain == pytest.approx((e - 1) / total)
 
 
@@ -109,9 +109,9 @@ def test_calibration_is_the_best_of_the_alphabets(epsilon, undecided):
     privacy = Privacy(model="local", epsilon=epsilon)
     symbol = mechanism_of(privacy, 1000, undecided, undecided / 4)
     assert isinstance(symbol, SignedSymbol)
-    chosen = information(epsilon, symbol.buckets, symbol.elsewhere, undecided, undecided / 4)
+    chosen = key_information(epsilon, symbol.buckets, symbol.elsewhere, undecided, undecided / 4)
     rivals = [
-        information(epsilon, 2**b, elsewhere, undecided, undecided / 4)
+        key_information(epsilon, 2**b, elsewhere, undecided, undecided / 4)
         for b in range(11)
         for elsewhere in (False, True)
     ]

@@ -88,7 +88,7 @@ def test_a_scale_out_of_range_is_refused(scale):
         DiscreteLaplace(scale)
 
 
-def test_the_next_whole_scale_is_taken():
+def test_a_fractional_scale_is_rounded_up():
     assert DiscreteLaplace.from_min_scale(2.1) == DiscreteLaplace(3)
 
 

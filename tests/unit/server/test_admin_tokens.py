@@ -125,8 +125,8 @@ async def test_the_log_of_changes_names_the_operator(desk: Desk, caplog: pytest.
     await desk.ask("DELETE", "/experiments/test/shuffler", alice)
     changes = (await desk.ask("GET", "/experiments/test/log", root)).json()["changes"]
     assert [entry["action"] for entry in changes] == ["create", "pause", "release-claim"]
-    assert all(entry["who"].startswith("alice ") for entry in changes)
-    assert changes[-1]["who"] == operator
+    assert all(entry["operator"].startswith("alice ") for entry in changes)
+    assert changes[-1]["operator"] == operator
     lines = [json.loads(JsonFormatter().format(record)) for record in caplog.records]
     requests = [entry for entry in lines if entry["logger"] == "privateer.requests"]
     operators = {(entry["method"], entry["route"]): entry.get("by") for entry in requests}

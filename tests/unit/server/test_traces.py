@@ -150,7 +150,7 @@ def test_the_exported_document_follows_the_otlp_protocol() -> None:
 def test_malformed_collector_addresses_are_refused(url: str) -> None:
     with pytest.raises(SpecError, match="OTLP over HTTP") as caught:
         parse_collector_address(url)
-    assert (caught.value.field, bool(caught.value.remedy)) == ("PRIVATEER_TRACES", True)
+    assert (caught.value.field, bool(caught.value.remedy)) == ("PRIVATEER_TRACES_URL", True)
 
 
 def test_the_collector_address_may_omit_the_path() -> None:

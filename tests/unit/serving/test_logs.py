@@ -125,15 +125,15 @@ class AnyService(ServiceSettings):
 
 
 def test_an_unknown_log_format_is_refused() -> None:
-    assert [is_json_log({"PRIVATEER_LOG": form} if form else {}) for form in ("", "text", "json")] == [
+    assert [is_json_log({"PRIVATEER_LOG_FORMAT": form} if form else {}) for form in ("", "text", "json")] == [
         False,
         False,
         True,
     ]
     for form in ("", "text", "json"):
-        assert AnyService.read({"PRIVATEER_LOG": form}).log == (form or "text")
-    with pytest.raises(SpecError, match=r"PRIVATEER_LOG: is no form of logs \(set it to text or json\)"):
-        AnyService.read({"PRIVATEER_LOG": "yaml"})
+        assert AnyService.read({"PRIVATEER_LOG_FORMAT": form}).log_format == (form or "text")
+    with pytest.raises(SpecError, match=r"PRIVATEER_LOG_FORMAT: is no form of logs \(set it to text or json\)"):
+        AnyService.read({"PRIVATEER_LOG_FORMAT": "yaml"})
 
 
 @pytest.mark.parametrize(
@@ -142,14 +142,14 @@ def test_an_unknown_log_format_is_refused() -> None:
         ("privateer_server.app", "json", "PRIVATEER_PORT: "),
         ("privateer_shuffler.app", "json", "PRIVATEER_PORT: "),
         ("privateer_issuer.app", "json", "PRIVATEER_PORT: "),
-        ("privateer_issuer.app", "yaml", "PRIVATEER_LOG: "),
+        ("privateer_issuer.app", "yaml", "PRIVATEER_LOG_FORMAT: "),
     ],
 )
 def test_a_failed_start_is_reported_in_the_log_format(module: str, form: str, says: str, tmp_path: Path) -> None:
     settings = {"PRIVATEER_DATA": str(tmp_path), "PRIVATEER_PORT": "many", "PRIVATEER_ADMIN_TOKEN": "x" * 16}
     process = subprocess.run(
         [sys.executable, "-P", "-c", f"from {module} import main; main()"],
-        env=os.environ | settings | {"PRIVATEER_LOG": form},
+        env=os.environ | settings | {"PRIVATEER_LOG_FORMAT": form},
         capture_output=True,
         text=True,
         timeout=60,

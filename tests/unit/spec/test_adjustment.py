@@ -37,14 +37,14 @@ def test_however_large_a_number_is_the_reward_goes_to_a_bound_and_no_further(val
     (offset,) = expected_excess(covariates, np.array([[value, value]]), 180.0)
     assert np.isfinite(offset)
     reward = Reward(low=-60.0, high=120.0)
-    assert reward.scaled(reward.adjusted(30.0, offset))[0] == (0.0 if value > 0 else 1.0)
+    assert reward.scale_and_clip(reward.adjusted(30.0, offset))[0] == (0.0 if value > 0 else 1.0)
     assert np.isfinite(expected_excess(covariates, np.array([[value, -value]]), 180.0)).all()
 
 
 def test_a_reward_is_clipped_before_it_is_adjusted_and_after() -> None:
     reward = Reward(low=0.0, high=10.0)
     assert reward.adjusted(1e9, 4.0) == 6.0
-    assert reward.scaled(reward.adjusted(1.0, 4.0)) == (0.0, True)
+    assert reward.scale_and_clip(reward.adjusted(1.0, 4.0)) == (0.0, True)
     assert reward.scaled_all(np.array([1e9, 1.0, 5.0]), np.array([4.0, 4.0, 0.0])) == pytest.approx([0.6, 0.0, 0.5])
     guarded = GuardedReward(reward, ("refund",))
     assert guarded.adjusted({"reward": 7.0, "refund": True}, 4.0) == {"reward": 3.0, "refund": True}

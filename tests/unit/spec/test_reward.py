@@ -24,16 +24,16 @@ from tests.support.specs import SHUFFLE, make_spec, tables
 
 def test_rewards_are_scaled_and_clipped() -> None:
     reward = Reward(low=-1, high=3)
-    assert reward.scaled(1) == (0.5, False)
-    assert reward.scaled(9) == (1.0, True)
-    assert reward.scaled(-9) == (0.0, True)
+    assert reward.scale_and_clip(1) == (0.5, False)
+    assert reward.scale_and_clip(9) == (1.0, True)
+    assert reward.scale_and_clip(-9) == (0.0, True)
 
 
 @pytest.mark.parametrize("value", [float("nan"), "41.5", None, True, [41.5], 10**400])
 def test_a_reward_that_is_no_number_is_refused_and_not_echoed(value: object) -> None:
     assert not is_number(value)
     with pytest.raises(InputError) as error:
-        Reward().scaled(value)
+        Reward().scale_and_clip(value)
     assert error.value.field == "reward"
     assert "41" not in str(error.value)
 

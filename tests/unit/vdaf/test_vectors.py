@@ -23,7 +23,7 @@ KINDS = ("Histogram", "MultihotCountVec", "SumVec", "SumVecWithMultiproof")
 
 
 @pytest.mark.parametrize("hash_bytes", [turboshake.turboshake128, turboshake.hash_with_integers])
-def test_the_hash_is_the_drafts(hash_bytes) -> None:
+def test_the_hash_matches_the_drafts_vector(hash_bytes) -> None:
     tag, seed = b"domain separation tag", bytes(range(32))
     message = len(tag).to_bytes(2, "little") + tag + bytes([len(seed)]) + seed + b"binder string"
     assert hash_bytes(message, 32).hex() == XOF_SEED

@@ -183,7 +183,7 @@ def _find_densities(
         weights = enumerate(allocation) if seen_arm is None else [(seen_arm, 1.0)]
         return np.asarray(sum(share * density_of_arms(np.full(len(coins), arm)) for arm, share in weights))
     keys = np.full(len(coins), key)
-    chosen_arms = policy.layout.group(policy.layout.hashes(coins, keys), keys)
+    chosen_arms = policy.layout.find_groups(policy.layout.hashes(coins, keys), keys)
     densities = density_of_arms(chosen_arms)
     return densities if seen_arm is None else densities * (chosen_arms == seen_arm) / allocation[seen_arm]
 

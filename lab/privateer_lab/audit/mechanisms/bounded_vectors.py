@@ -41,11 +41,11 @@ def vector_cases(samples: int) -> list[Case]:
     for epsilon, ball, count in ((1.0, BALL, samples), (4.0, BALL, samples // 4), (1.0, BOX, samples // 4)):
         symbol = VectorSymbol.calibrated(ball, epsilon, 11)
         name = f"{2 * symbol.directions} symbols in {ball.norm}"
-        cases.append(views.mechanism_case(name, views.attack_reports, opposite_ends(symbol), (epsilon, 0.0), count))
+        cases.append(views.mechanism_case(name, views.attack_reports, build_target(symbol), (epsilon, 0.0), count))
     return [*cases, *_shuffled_cases(samples)]
 
 
-def opposite_ends(mechanism: VectorMechanism) -> views.Target:
+def build_target(mechanism: VectorMechanism) -> views.Target:
     """Build the target of two neighbours at opposite ends of a diagonal, with all others in the middle."""
     ball = mechanism.ball
     end = _LENGTH_FACTOR * ball.bound / (1.0 if ball.norm == "max" else math.sqrt(ball.coordinates))
@@ -66,7 +66,7 @@ def _make_constant(ball: Ball, value: float | NDArray[np.float64]) -> views.Cont
 def _normal_cases(ball: Ball, samples: int) -> list[Case]:
     """Build attacks on the normal noise of devices and of a curator."""
     claim = (1.0, DELTA)
-    device, curator = (opposite_ends(kind.calibrated(ball, *claim)) for kind in (GaussianVectors, CentralVectors))
+    device, curator = (build_target(kind.calibrated(ball, *claim)) for kind in (GaussianVectors, CentralVectors))
     return [
         views.mechanism_case(f"vectors in {ball.norm}", views.attack_reports, device, claim, 4 * samples),
         views.mechanism_case(f"release in {ball.norm}", views.attack_releases, curator, claim, max(2000, samples // 4)),
@@ -80,11 +80,11 @@ def _shuffled_cases(samples: int) -> list[Case]:
     several = VectorSymbol(BALL, _EPSILON_OF_TWO_MESSAGES, 8, 3, 11, repeats=2)
     count = max(2000, samples // 20)
     return [
-        views.mechanism_case("permuted batch", views.attack_batches, opposite_ends(direction), (1.0, 0.01), 2 * count),
+        views.mechanism_case("permuted batch", views.attack_batches, build_target(direction), (1.0, 0.01), 2 * count),
         views.mechanism_case(
-            "permuted batch, two messages", views.attack_batches, opposite_ends(several), (1.0, 0.05), count
+            "permuted batch, two messages", views.attack_batches, build_target(several), (1.0, 0.05), count
         ),
-        views.mechanism_case("summed batch", views.attack_batches, opposite_ends(bits), (1.0, 0.01), count),
+        views.mechanism_case("summed batch", views.attack_batches, build_target(bits), (1.0, 0.01), count),
     ]
 
 

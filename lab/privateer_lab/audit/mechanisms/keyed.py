@@ -53,7 +53,7 @@ def keyed_factory(person: Person, layout: Layout | SlotLayout = LAYOUT) -> views
 
     def make_contribution(coins: views.Coins) -> KeyedValues:
         keys = np.full(len(coins), key)
-        groups = layout.group(layout.hashes(coins, keys), keys) if key >= 0 else np.zeros(len(coins), np.int64)
+        groups = layout.find_groups(layout.hashes(coins, keys), keys) if key >= 0 else np.zeros(len(coins), np.int64)
         return KeyedValues(coins, keys, groups, np.full(len(coins), value))
 
     return make_contribution

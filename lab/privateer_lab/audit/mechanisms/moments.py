@@ -51,7 +51,12 @@ def moment_cases(samples: int, factor: float = 1.0) -> list[Case]:
         question = SecondMoments(box, arms=_ARMS, kept_features=kept_features, screened=screened, predicted=predicted)
         mechanism = ScreenedMoments.calibrated(question, 1.0, _DELTA)
         weakened = mechanism if factor == 1.0 else mechanism.with_less_noise(factor)
-        target = Target(weakened, (_at_bounds(1.0), _at_bounds(-1.0)), _at_bounds(1.0, 1.0), _N_OTHERS)
+        target = Target(
+            weakened,
+            (_make_contributor(1.0), _make_contributor(-1.0)),
+            _make_contributor(1.0, 1.0),
+            _N_OTHERS,
+        )
         case = mechanism_case(name, attack_releases, target, (1.0, _DELTA), max(500, samples // 40))
         claim = mechanism.release_event
         assert claim is not None
@@ -59,7 +64,7 @@ def moment_cases(samples: int, factor: float = 1.0) -> list[Case]:
     return cases
 
 
-def _at_bounds(value: float, sign: float = -1.0) -> Contributor:
+def _make_contributor(value: float, sign: float = -1.0) -> Contributor:
     """Build the contributor whose features are at their bounds, each ``sign`` times the feature before it."""
 
     def make_contribution(coins: Coins) -> BoundedVectors:
@@ -86,7 +91,7 @@ def _make_mechanism(screened: int = 2, predicted: tuple[int, ...] = ()) -> Scree
     return ScreenedMoments(Ball("max", 1.0, 2 + _PART_FEATURES), 1, (0,), screened, predicted, _EPSILON, 1.0)
 
 
-def _add_up(mechanism: ScreenedMoments, records: list[tuple[Any, float]]) -> Moments:
+def _sum_records(mechanism: ScreenedMoments, records: list[tuple[Any, float]]) -> Moments:
     """Return the sums of participants with these features and values, who all have the one arm."""
     values = np.array([[1.0, *features, value] for features, value in records])
     rows = mechanism.randomize(BoundedVectors(np.zeros(len(values), np.uint32), values), SecureNoise())
@@ -105,7 +110,7 @@ def _choice_part(name: str, mechanism: ScreenedMoments, weights: tuple[int, ...]
     """
     features = np.zeros(_PART_FEATURES)
     features[[index + 1, index + 2]] = 1.0, -1.0
-    totals = [_add_up(mechanism, [*_make_crowd(weights), (sign * features, 1.0)]) for sign in (1.0, -1.0)]
+    totals = [_sum_records(mechanism, [*_make_crowd(weights), (sign * features, 1.0)]) for sign in (1.0, -1.0)]
     order, sequence_probabilities = _sequence_probabilities(mechanism, totals)
     ends, probabilities = np.array(order)[:, index], np.zeros((2, _PART_FEATURES))
     np.add.at(probabilities.T, ends, sequence_probabilities.T)
@@ -121,7 +126,7 @@ def _joint_choice_part() -> MechanismPart:
     """Return two choices among three likely candidates as a part: their randomness must be independent."""
     mechanism = _make_mechanism()
     totals = [
-        _add_up(mechanism, [*_make_crowd((2, 1, 1, 0)), ((0.0, 1.0, sign, 0.0, 0.0), 1.0)]) for sign in (1.0, 0.0)
+        _sum_records(mechanism, [*_make_crowd((2, 1, 1, 0)), ((0.0, 1.0, sign, 0.0, 0.0), 1.0)]) for sign in (1.0, 0.0)
     ]
     return replace(_build_sequence_part("both choices together", mechanism, totals, None), count=_N_PAIRS)
 
@@ -186,7 +191,7 @@ def _block_kinds() -> dict[str, tuple[int, ...]]:
 def _block_totals(mechanism: ScreenedMoments) -> list[Moments]:
     """Return sums of others with the third feature, and a target with all features and the value, or with zeros."""
     others = [((0.0, 0.0, 1.0, 0.0, 0.0), 1.0)] * _N_DECIDERS
-    return [_add_up(mechanism, [*others, (np.full(_PART_FEATURES, end), end)]) for end in (1.0, 0.0)]
+    return [_sum_records(mechanism, [*others, (np.full(_PART_FEATURES, end), end)]) for end in (1.0, 0.0)]
 
 
 def _block_noise(mechanism: ScreenedMoments, tested: tuple[int, ...]) -> Noise:

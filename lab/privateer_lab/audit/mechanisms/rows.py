@@ -23,8 +23,8 @@ def row_cases(samples: int) -> list[Case]:
     """Build attacks on the farthest participants: opposite values at the same row, and at rows a little apart."""
     row, other = (1.0, 0.0), (0.95, 0.3)
     pairs = {
-        "release, opposite values": (_person(row, _FACTOR), _person(row, -_FACTOR)),
-        "release, another row": (_person(row, _FACTOR), _person(other, -_FACTOR)),
+        "release, opposite values": (_make_contributor(row, _FACTOR), _make_contributor(row, -_FACTOR)),
+        "release, another row": (_make_contributor(row, _FACTOR), _make_contributor(other, -_FACTOR)),
     }
     mechanism = RowSums.calibrated(RowBall(2, 2, _SHARE), *_CLAIM)
     count = max(2000, samples // 4)
@@ -33,7 +33,7 @@ def row_cases(samples: int) -> list[Case]:
     ]
 
 
-def _person(row: tuple[float, float], value: float) -> Contributor:
+def _make_contributor(row: tuple[float, float], value: float) -> Contributor:
     """Build the contributor of a participant with this row and value at the first arm."""
 
     def contribute(coins: Coins) -> RowValues:

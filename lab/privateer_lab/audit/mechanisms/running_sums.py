@@ -91,9 +91,9 @@ def _release_all(mechanism: RunningVectors, n_releases: int, step: int, value: f
             coins, arms, rows = np.zeros(count, np.uint32), np.arange(count), np.ones((count, 1))
             records = mechanism.randomize(RowValues(coins, arms, rows, np.full(count, value)), noise)
             total = mechanism.add(total, records)
-        release, remainder = mechanism.settle(total, noise)
+        release, remainder = mechanism.release_and_carry(total, noise)
         releases.append(np.rint(release.sums / mechanism.ball.step).astype(np.int64))
-        total = mechanism.resume(mechanism, remainder)
+        total = mechanism.start_total_after(mechanism, remainder)
     return np.stack(releases, axis=1)
 
 

@@ -18,7 +18,7 @@ from privateer_lab.pages.templates import render_paragraphs
 from privateer_lab.planning.expectation.choices import Kind, VariedSpec, find_least_effect
 from privateer_lab.planning.expectation.partial_runs import PartialRun
 from privateer_lab.planning.other_algorithms import is_effect_spec
-from privateer_lab.planning.plans import count_needed, median_count
+from privateer_lab.planning.plans import count_until_gain_share, median_count
 from privateer_server.rounds.schedule import Schedule, count_participants
 
 _MIN_RUNS_FOR_OWN_VARIANCE: Final = 3
@@ -241,7 +241,7 @@ def _make_row(
         margin=margin,
         gain=gain,
         value_at_the_end=single + final_gain,
-        pays_after=median_count([count_needed(run.run, 0.0) for run in runs]) if is_ahead else None,
+        pays_after=median_count([count_until_gain_share(run.run, 0.0) for run in runs]) if is_ahead else None,
         detectable=None if gain > (margin or 0.0) else _find_detectable_effect(choice, n_participants, single),
         runs=len(runs),
         learned_from=int(np.mean([run.run.account.counted for run in runs])),
@@ -294,7 +294,7 @@ class Unit:
 
     def write(self, value: float) -> str:
         """Format a mean reward."""
-        return f"{self._parse_value(value)} %" if self.is_rate else self._parse_value(value)
+        return f"{self._format_reward(value)} %" if self.is_rate else self._format_reward(value)
 
     def margin(self, half_width: float | None) -> str:
         """Format the half-width of an interval; empty for None."""
@@ -302,9 +302,9 @@ class Unit:
 
     def points(self, difference: float) -> str:
         """Format a difference."""
-        return f"{self._parse_value(difference)} points" if self.is_rate else self._parse_value(difference)
+        return f"{self._format_reward(difference)} points" if self.is_rate else self._format_reward(difference)
 
-    def _parse_value(self, value: float) -> str:
+    def _format_reward(self, value: float) -> str:
         """Format a reward, with digits that its differences need."""
         factor = 100 if self.is_rate else 1
         scaled_difference = self.differences * factor

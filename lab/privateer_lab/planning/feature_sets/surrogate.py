@@ -83,7 +83,7 @@ class SurrogateRuns:
         shares = np.full((*self._noise.shape[:2], len(self._table.design), arms), 1 / arms)
         total, precisions = np.zeros(shares.shape), np.zeros(self._noise.shape)
         keys = self._counts[..., 0] / self._row_counts.sum(axis=2, keepdims=True)
-        for batches in reports.policies:
+        for batches in reports.batches_by_policy:
             total += sum(batches) * shares
             by_cell = (self._table.design.T * self._row_counts[:, :, None]) @ shares / self._counts
             precisions += reports.precisions(batches, keys, by_cell, self._invited_shares(reports))

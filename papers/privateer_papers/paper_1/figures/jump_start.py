@@ -58,7 +58,7 @@ def find_elimination_times(rows: Rows) -> list[int]:
     for max_arms in (2, 1):
         elimination_times = [
             min((row["people"] for row in seed_rows if row["left"] <= max_arms), default=None)
-            for seed_rows in rows.by("seed").values()
+            for seed_rows in rows.group_by("seed").values()
         ]
         observed = [end for end in elimination_times if end is not None]
         if 2 * len(observed) > len(elimination_times):

@@ -98,7 +98,7 @@ def fit_slopes(rows: Rows) -> dict[str, dict[str, Slope]]:
     return {
         panel: {
             policy: fit_slope(subset, rate.fact, promised=rate_slope(rows, panel))
-            for (policy,), subset in rows.where(panel=panel).by("policy").items()
+            for (policy,), subset in rows.where(panel=panel).group_by("policy").items()
             if len(subset.values(rate.fact)) > 2
         }
         for panel, rate in RATES.items()
@@ -148,6 +148,6 @@ GROWTH: Final = Reproduction(
     *(_rows, _draw, _CLAIMS.sentence, _compare),
     minutes=20,
     reads=("published",),
-    warnings=_CLAIMS.warnings,
+    warnings=_CLAIMS.warn_of_steep_slopes,
     remarks=_CLAIMS.remarks,
 )

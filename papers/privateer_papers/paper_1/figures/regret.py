@@ -111,7 +111,7 @@ class RegretByPeople:
             _mean_regrets(rows.where(policy=policy, n_aux=0)) for policy in (setting.PRINTED, setting.LDPMAB)
         )
         chance = {
-            cell: subset.mean("uniform")[0] for cell, subset in rows.where(policy=OURS).by("epsilon", "n").items()
+            cell: subset.mean("uniform")[0] for cell, subset in rows.where(policy=OURS).group_by("epsilon", "n").items()
         }
         ratios, shares = ([regret / others[cell] for cell, regret in printed.items()] for others in (peer, chance))
         return (
@@ -130,7 +130,7 @@ class RegretByPeople:
 
     def compared(self, rows: Rows) -> list[TableLine]:
         """Return a line that compares regrets for each cell."""
-        cells = sorted(rows.where(policy=OURS).by("epsilon", "n", "n_aux"))
+        cells = sorted(rows.where(policy=OURS).group_by("epsilon", "n", "n_aux"))
         table = []
         for epsilon, n, n_aux in cells:
             subset = rows.where(epsilon=epsilon, n=n, n_aux=n_aux)
@@ -148,7 +148,9 @@ class RegretByPeople:
 
 def _mean_regrets(rows: Rows) -> dict[tuple[float, int], float]:
     """Return mean regret by epsilon and number of participants, without the rows of no privacy."""
-    return {cell: subset.mean()[0] for cell, subset in rows.by("epsilon", "n").items() if cell[0] < setting.NO_PRIVACY}
+    return {
+        cell: subset.mean()[0] for cell, subset in rows.group_by("epsilon", "n").items() if cell[0] < setting.NO_PRIVACY
+    }
 
 
 FIGURE_7: Final = RegretByPeople(

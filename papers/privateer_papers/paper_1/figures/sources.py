@@ -77,7 +77,7 @@ _CELL_FACTS: Final = ("epsilon", "gamma", "eps_aux", "n_aux")
 
 def _sentence_of_figure_8(rows: Rows) -> str:
     """Say by how much sources lower our regret at best, and how often they raise it."""
-    our = rows.where(policy=OURS).by(*_CELL_FACTS)
+    our = rows.where(policy=OURS).group_by(*_CELL_FACTS)
     low, n_worse, n_cells = 1.0, 0, 0
     for cell, subset in our.items():
         if cell[-1] == 0:
@@ -92,7 +92,7 @@ def _sentence_of_figure_8(rows: Rows) -> str:
 
 def _compare_figure_8(rows: Rows) -> list[TableLine]:
     """List regret in each setting, as published and ours."""
-    cells, paper = (rows.where(policy=policy).by(*_CELL_FACTS) for policy in (OURS, setting.PAPER))
+    cells, paper = (rows.where(policy=policy).group_by(*_CELL_FACTS) for policy in (OURS, setting.PAPER))
     table = []
     for cell in cells:
         epsilon, gamma, aux, size = cell
@@ -175,7 +175,7 @@ def _draw_figure_9(title: str, rows: Rows) -> Figure:
         our, paper = (rows.where(panel=panel, policy=policy) for policy in (OURS, setting.PAPER))
         groups: list[tuple[Row, str]] = [
             ({"n_aux": size, "eps_aux": aux}, f"{size:,} at epsilon {aux}")
-            for size, aux in sorted(our.by("n_aux", "eps_aux"))
+            for size, aux in sorted(our.group_by("n_aux", "eps_aux"))
         ]
         draw_lines(axis, our, panel, groups)
         draw_lines(axis, paper, panel, groups, ":")
@@ -191,7 +191,7 @@ def _draw_orders(axis: Any, rows: Rows, title: str) -> None:
     """Draw regret by the size of sources for each order and epsilon, of three policies."""
     groups: list[tuple[Row, str]] = [
         ({"order": order, "epsilon": epsilon}, f"{_ORDER_LABELS[order]}, epsilon {epsilon:g}")
-        for epsilon, order in sorted(rows.where(policy=OURS).by("epsilon", "order"))
+        for epsilon, order in sorted(rows.where(policy=OURS).group_by("epsilon", "order"))
     ]
     for policy, style in ((OURS, ".-"), (_LDPMAB, "--"), (setting.PAPER, ":")):
         draw_lines(axis, rows.where(policy=policy), "n_aux", groups, style)
@@ -205,7 +205,9 @@ def _draw_orders(axis: Any, rows: Rows, title: str) -> None:
 def _compute_order_gaps(rows: Rows, policy: str) -> list[float]:
     """Return, for every cell of the order's panel, the relative increase of regret if the better source is last."""
     ordered_rows = rows.where(panel="order", policy=policy)
-    last, first = (ordered_rows.where(order=order).by("n", "n_aux", "epsilon") for order in ("first_inf", "first_sup"))
+    last, first = (
+        ordered_rows.where(order=order).group_by("n", "n_aux", "epsilon") for order in ("first_inf", "first_sup")
+    )
     return [last[cell].mean()[0] / first[cell].mean()[0] - 1 for cell in first]
 
 
@@ -224,11 +226,11 @@ def _compare_figure_9(rows: Rows) -> list[TableLine]:
     table = []
     for panel in _FIGURE_9_EPSILONS:
         facts = ("n_aux", "eps_aux", panel)
-        our, paper = (rows.where(panel=panel, policy=policy).by(*facts) for policy in (OURS, setting.PAPER))
+        our, paper = (rows.where(panel=panel, policy=policy).group_by(*facts) for policy in (OURS, setting.PAPER))
         for cell in sorted(our):
             label = f"{panel} {cell[2]:g}, {cell[0]:,} people of each source at {cell[1]}"
             table.append(TableLine(label, mean_text(paper.get(cell, Rows())), "", mean_text(our[cell])))
-    for n, size, epsilon, order in sorted(rows.where(panel="order").by("n", "n_aux", "epsilon", "order")):
+    for n, size, epsilon, order in sorted(rows.where(panel="order").group_by("n", "n_aux", "epsilon", "order")):
         subset = rows.where(panel="order", n=n, n_aux=size, epsilon=epsilon, order=order)
         label = f"{_ORDER_LABELS[order]}, {n:,} people after {size:,} of each source, epsilon {epsilon:g}"
         table.append(

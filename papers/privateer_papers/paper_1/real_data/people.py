@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from privateer_core.arrays import Array, Bools
 from privateer_core.errors import SpecError
-from privateer_lab.baselines.run import with_arms
+from privateer_lab.baselines.run import as_arms_spec
 from privateer_lab.environments.files import ADULT_COLUMNS
 from privateer_lab.tables.data_column import Categories
 from privateer_lab.tables.data_table import DataTable
@@ -102,9 +102,9 @@ class PublicData:
         spec = build_spec(
             {"name": "people", "arms": ["a", "b"], "horizon": 100}, FEATURES, {"model": "none"}, [], {"name": "uniform"}
         )
-        source = Components(self.projection, with_arms(spec), table.header)
+        source = Components(self.projection, as_arms_spec(spec), table.header)
         label, cohort = Categories(self.label, self.classes), Categories(self.cohort)
-        table.fill([*source.columns, label, cohort], len(FEATURES), complete=self.complete, drop=True)
+        table.read_into([*source.columns, label, cohort], len(FEATURES), complete=self.complete, drop=True)
         is_labelled = label.values < OTHER_CLASS
         values, contexts, labels = cohort.values[is_labelled], source.contexts()[is_labelled], label.values[is_labelled]
         target, sources = self.cohorts.select_cohorts(np.array(list(cohort.names))[values])

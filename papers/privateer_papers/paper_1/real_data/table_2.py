@@ -12,7 +12,7 @@ from scipy.stats import rankdata, wilcoxon
 
 from privateer_core.arrays import Array, Ints
 from privateer_core.spec.spec import Spec
-from privateer_lab.baselines.run import BASELINES, Baseline, Visitors, play_together, with_arms
+from privateer_lab.baselines.run import BASELINES, Baseline, Visitors, as_arms_spec, play_together
 from privateer_lab.render.pictures import COLOURS, create_panels
 from privateer_lab.simulation.simulate import make_simulation, run_to_end
 from privateer_papers.paper_1.real_data.descent import FixedStepLinear, LaplaceLinear, SourcedLinear, SourcedNetwork
@@ -143,7 +143,7 @@ class TableCase:
     epsilon: float
     aux: float
 
-    def spec(self, algorithm: str, *, with_sources: bool) -> Spec:
+    def build_spec(self, algorithm: str, *, with_sources: bool) -> Spec:
         """Build the experiment on this part of the target, with or without sources; reward 1 for the right class."""
         sources = [
             {
@@ -167,7 +167,7 @@ class TableCase:
     def play(self, seed: int) -> list[Row]:
         """Return rows for each method, with and without sources, for ours, and for ABSE: after n/4 and n of one run."""
         bare_spec, sourced_spec = (
-            with_arms(self.spec(OUR_ALGORITHM, with_sources=with_sources)) for with_sources in (False, True)
+            as_arms_spec(self.build_spec(OUR_ALGORITHM, with_sources=with_sources)) for with_sources in (False, True)
         )
         linear, network = METHODS[3], METHODS[5]
         baselines: dict[str, Baseline] = {
@@ -184,7 +184,7 @@ class TableCase:
         paths = {run.name: [*recorders[run.name].path, (self.people, self.people * run.reward)] for run in runs}
         for algorithm, names in ((THEIR_ALGORITHM, METHODS[1::-1]), (OUR_ALGORITHM, (OURS, _HELPED_OURS))):
             for name, with_sources in zip(names, (False, True), strict=True):
-                paths[name] = _play_algorithm(self.spec(algorithm, with_sources=with_sources), seed)
+                paths[name] = _play_algorithm(self.build_spec(algorithm, with_sources=with_sources), seed)
         facts = {"epsilon": self.epsilon, "eps_aux": self.aux, "seed": seed}
         return [
             {**facts, "part": part, "policy": name, "reward": read_mean_reward(path, self.people // divisor)}
@@ -208,7 +208,7 @@ def _play_algorithm(spec: Spec, seed: int) -> list[tuple[int, float]]:
 
 def _list_cells(rows: Rows) -> list[tuple[tuple[float, float], str]]:
     """Return the promise and part of each cell of the table that the rows have."""
-    return [((epsilon, aux), part) for epsilon, aux in sorted(rows.by("epsilon", "eps_aux")) for part in PARTS]
+    return [((epsilon, aux), part) for epsilon, aux in sorted(rows.group_by("epsilon", "eps_aux")) for part in PARTS]
 
 
 def _select(rows: Rows, promise: tuple[float, float], part: str) -> Rows:
@@ -217,7 +217,7 @@ def _select(rows: Rows, promise: tuple[float, float], part: str) -> Rows:
 
 def compute_ratios(rows: Rows) -> dict[str, float]:
     """Return each policy's mean reward over ABSE's, in a cell of the table."""
-    means = {policy: rows.where(policy=policy).mean("reward")[0] for (policy,) in rows.by("policy")}
+    means = {policy: rows.where(policy=policy).mean("reward")[0] for (policy,) in rows.group_by("policy")}
     return {policy: mean / means[_REFERENCE] for policy, mean in means.items() if policy != _REFERENCE}
 
 
@@ -262,7 +262,7 @@ class Table2:
 
     def draw(self, title: str, rows: Rows) -> Figure:
         """Draw ratios as bars, with marks at the printed ratios."""
-        promises = sorted(rows.by("epsilon", "eps_aux"))
+        promises = sorted(rows.group_by("epsilon", "eps_aux"))
         policies = [*METHODS, OURS, _HELPED_OURS]
         figure, axes = create_panels(2, title, height=4.6)
         for axis, part in zip(axes, PARTS, strict=True):
@@ -300,7 +300,10 @@ class Table2:
         printed = dict(zip(METHODS, PRINTED[self.data.name, promise, part], strict=True))
         # of all promises: ABSE's reward does not depend on them
         largest = max(max(PRINTED[self.data.name, pair, part]) for pair in PROMISES)
-        names, means = METHODS[3::2], {name: subset.mean("reward")[0] for (name,), subset in cell.by("policy").items()}
+        names, means = (
+            METHODS[3::2],
+            {name: subset.mean("reward")[0] for (name,), subset in cell.group_by("policy").items()},
+        )
         bounds = ", ".join(f"{name} {printed[name] / largest * _MAX_REWARD:.2f}" for name in names)
         rewards = ", ".join(f"{name} {means[name]:.2f}" for name in (*names, _NOISIER_LINEAR, _FIXED_STEP_LINEAR))
         return (

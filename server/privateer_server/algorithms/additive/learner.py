@@ -120,7 +120,7 @@ class AdditiveLearner(TermsLearner[AdditiveState]):
     def _compute_posterior(self, state: AdditiveState) -> TermPosterior:
         """Return the posterior of short features' terms, with a part common to all arms if there are many."""
         declared = self.spec.reward.base_rate
-        rate = None if declared is None else self.spec.reward.scaled(declared)[0]
+        rate = None if declared is None else self.spec.reward.scale_and_clip(declared)[0]
         fit = fit_shared_terms if self.spec.arm_count >= MIN_ARMS_FOR_SHARED_TERMS else TermPosterior.from_statistics
         return fit(*self.statistics(state), self.cells, self.shares(state.masses), rate)
 

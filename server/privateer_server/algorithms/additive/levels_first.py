@@ -186,7 +186,7 @@ class LevelsFirstLearner(TermsLearner[LevelsFirstState]):
     @property
     def _prior_mean(self) -> float:
         declared = self.spec.reward.base_rate
-        return 0.5 if declared is None else float(self.spec.reward.scaled(declared)[0])
+        return 0.5 if declared is None else float(self.spec.reward.scale_and_clip(declared)[0])
 
     @override
     def posterior(self, state: LevelsFirstState) -> TermPosterior:

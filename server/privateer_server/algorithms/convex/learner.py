@@ -22,7 +22,7 @@ from privateer_core.mechanisms import AnyMechanism, GroupedBit, KeyedMechanism
 from privateer_core.primitives.contributions import GroupSums, KeyedSums, KeyedValues
 from privateer_core.privacy.terms import Terms
 from privateer_core.spec.arms import PlannedRound
-from privateer_server.algorithms import NewRound, RoundsLearner, must_agree
+from privateer_server.algorithms import NewRound, RoundsLearner, require_equal
 from privateer_server.algorithms.convex.pair_distance import CONFIDENCE, GradientSums, PairDistance
 
 _N_BISECTIONS: Final = 60
@@ -85,7 +85,7 @@ class ConvexLearner(RoundsLearner[ConvexSpec, ConvexState, ConvexPolicy]):
         frame = self._draw_frame(state, next_round.seed)
         if self.rule.has_ellipsoid:
             return state.point, self._ellipsoid_scale(terms) * frame @ self._ellipsoid(state, terms)
-        rho = self._rho(state.learned, terms)
+        rho = self._point_distance(state.learned, terms)
         return self.domain.project(state.point, rho), rho * frame
 
     def _draw_frame(self, state: ConvexState, _seed: int) -> Array:
@@ -154,7 +154,7 @@ class ConvexLearner(RoundsLearner[ConvexSpec, ConvexState, ConvexPolicy]):
         """Return the mean square of d times one participant's released slope between two points."""
         return (self.domain.dimension * self.rule.slope) ** 2 * self._mean_square_score(mechanism, n_reports)
 
-    def _rho(self, learned: int, terms: Terms) -> float:
+    def _point_distance(self, learned: int, terms: Terms) -> float:
         """Return rho, the distance of points from the centre, at most half the set's radius."""
         if self.rule.points == 2:
             return self.pairs.distance_after(learned, self._mean_square_slope(terms.mechanism, terms.batch_size))
@@ -185,7 +185,7 @@ class ConvexLearner(RoundsLearner[ConvexSpec, ConvexState, ConvexPolicy]):
         delay_term = 2 * policy.mean_age * n_reports * self.rule.slope**2
         return n_reports * max_norm / math.sqrt((square + delay_term) * horizon)
 
-    def _eta(self, learned: int, terms: Terms) -> float:
+    def _ellipsoid_step(self, learned: int, terms: Terms) -> float:
         """Return eta, the step on the ellipsoid, with V = (d L)^2.
 
         Where losses are strongly convex that is Hazan and Levy's, the step at which, after t people, what the ellipsoid
@@ -214,7 +214,7 @@ class ConvexLearner(RoundsLearner[ConvexSpec, ConvexState, ConvexPolicy]):
     def _ellipsoid(self, state: ConvexState, terms: Terms) -> Array:
         """Return A = (Hessian of the barrier + eta mu t)^(-1/2) at the centre; its ellipsoid is within the set."""
         hessian = _barrier_hessian(self.domain, state.point)
-        curvature = self._eta(state.learned, terms) * self.rule.strong_convexity * state.learned
+        curvature = self._ellipsoid_step(state.learned, terms) * self.rule.strong_convexity * state.learned
         values, vectors = np.linalg.eigh(hessian + curvature * np.eye(len(hessian)))
         return np.asarray((vectors / np.sqrt(values)) @ vectors.T)
 
@@ -224,7 +224,7 @@ class ConvexLearner(RoundsLearner[ConvexSpec, ConvexState, ConvexPolicy]):
         Where losses are not strongly convex eta is at most 1 / (k beta R^2), with k the people between a choice and its
         report: with larger steps the centre swings from side to side.
         """
-        curvature, weight = self.rule.strong_convexity * learned, 1 / self._eta(learned, policy.terms)
+        curvature, weight = self.rule.strong_convexity * learned, 1 / self._ellipsoid_step(learned, policy.terms)
         n_delayed = policy.mean_age * policy.terms.batch_size
         weight = max(weight, n_delayed * self.rule.smoothness * self.domain.radius**2)
         if self.domain.shape == "ball":
@@ -235,7 +235,7 @@ class ConvexLearner(RoundsLearner[ConvexSpec, ConvexState, ConvexPolicy]):
     @override
     def apply_spec_change(self, state: ConvexState, old_spec: ConvexSpec) -> ConvexState:
         """Return the state for a longer horizon, by which later steps and distances are computed."""
-        must_agree(old_spec, self.spec, self.inherited_fields)
+        require_equal(old_spec, self.spec, self.inherited_fields)
         return state
 
     @override

@@ -58,12 +58,12 @@ class GroupMeans:
 
     def estimate_mean(self, group: int) -> MeasuredMean:
         """Estimate the mean reward of a group: `BY_CONTEXT`, `SINGLE` or `ANY`."""
-        excess = self._combine(self._key_weights(group))
+        excess = self._weighted_sum(self._key_weights(group))
         return MeasuredMean(self._centre + excess.value, excess.deviation)
 
     def estimate_gain(self, baseline: int) -> MeasuredMean:
         """Estimate the gain of the policy over `SINGLE` or `ANY`."""
-        return self._combine(self._key_weights(BY_CONTEXT) - self._key_weights(baseline))
+        return self._weighted_sum(self._key_weights(BY_CONTEXT) - self._key_weights(baseline))
 
     def _key_weights(self, group: int) -> Array:
         """Return the weights of the keys' sums, (keys,), in the estimate of one group's mean: inverse shares."""
@@ -74,7 +74,7 @@ class GroupMeans:
             weights[EITHER] = 1 / (policy_share + single_share)
         return weights
 
-    def _combine(self, weights: Array) -> MeasuredMean:
+    def _weighted_sum(self, weights: Array) -> MeasuredMean:
         """Return the weighted sum, with ``weights`` (keys,), of the mean excess over the centre at each key."""
         release, centre, n_reports = self._release, self._centre, self._release.reports
         positive, hits = release.positive[:, 0], release.hits[:, 0]

@@ -73,7 +73,7 @@ class LinearLearner(RoundsLearner[LinearSpec, LinearState, LinearPolicy]):
         """Return means (arms, d) and covariances (arms, d, d) of parameters."""
 
     @abstractmethod
-    def matrices(self, state: LinearState) -> tuple[Array, Array]:
+    def direction_matrices(self, state: LinearState) -> tuple[Array, Array]:
         """Return the matrices that map rows to directions, and to second moments, (d, d) each."""
 
     @override
@@ -82,7 +82,7 @@ class LinearLearner(RoundsLearner[LinearSpec, LinearState, LinearPolicy]):
         spec, (means, covariances) = self.spec, self.estimate_parameters(state)
         playable_arms = np.flatnonzero(spec.playable)
         favoured_arm = int(playable_arms[next_round.version % len(playable_arms)])
-        whitening, moment_matrix = self.matrices(state)
+        whitening, moment_matrix = self.direction_matrices(state)
         return LinearPolicy(
             version=next_round.version,
             design=self.design,
@@ -181,7 +181,7 @@ class ResidualLearner(LinearLearner):
     def level(self, state: LinearState) -> posteriors.RewardLevel:
         """Return the arms' common level at the mean context."""
         base_rate = self.spec.reward.base_rate
-        rate = 0.5 if base_rate is None else self.spec.reward.scaled(base_rate)[0]
+        rate = 0.5 if base_rate is None else self.spec.reward.scale_and_clip(base_rate)[0]
         frame, scale = build_frame(self.moments(state)), self.link.prior_scale(rate)
         declared = self.link.linear_predictor(rate) - self.link.centre
         return posteriors.estimate_level(state.information, state.scores, scale, frame, declared)
@@ -206,7 +206,7 @@ class ResidualLearner(LinearLearner):
         return self.centre() + posterior.means, posterior.covariances
 
     @override
-    def matrices(self, state: LinearState) -> tuple[Array, Array]:
+    def direction_matrices(self, state: LinearState) -> tuple[Array, Array]:
         """Return the matrices that map rows to directions, by their doubt, and to second moments.
 
         A vector's length is shared out among its coordinates, and noise is the same on all: so most of it goes where
@@ -238,13 +238,13 @@ class ResidualLearner(LinearLearner):
         new_state = self._add_contexts(state, policy, parts, release)
         latest = posteriors.RoundResiduals(policy, parts[:, : policy.means.size], release.reports, release.noise)
         recent = state.recent or posteriors.RecentRounds(state.information, state.scores)
-        statistics = [self.statistics(new_state, residuals, _N_REVISITED_SIMULATED) for residuals in recent.rounds]
-        statistics.append(self.statistics(new_state, latest, N_SIMULATED))
-        recent, (information, scores) = recent.keep([*recent.rounds, latest], statistics)
+        statistics = [self.fit_statistics(new_state, residuals, _N_REVISITED_SIMULATED) for residuals in recent.rounds]
+        statistics.append(self.fit_statistics(new_state, latest, N_SIMULATED))
+        recent, (information, scores) = recent.keep_latest_rounds([*recent.rounds, latest], statistics)
         reported = state.reported + release.reports
         return replace(new_state, reported=reported, information=information, scores=scores, recent=recent)
 
-    def statistics(
+    def fit_statistics(
         self, state: LinearState, residuals: posteriors.RoundResiduals, n_simulated: int
     ) -> posteriors.Statistics:
         """Return the statistics of parameters from a round's residuals, by simulation of participants."""
@@ -335,7 +335,7 @@ class JointLearner(LinearLearner):
     """
 
     @override
-    def matrices(self, _state: LinearState) -> tuple[Array, Array]:
+    def direction_matrices(self, _state: LinearState) -> tuple[Array, Array]:
         """Return the matrices that scale rows to a length of at most 1."""
         scaled = np.eye(self.design.dimension) / self.design.max_norm
         return scaled, scaled
@@ -374,4 +374,4 @@ def learner(spec: LinearSpec) -> Learner:
     """Return the learner of a spec."""
     if spec.algorithm.report_statistic == "joint":
         return JointLearner(spec)
-    return ContinualLearner(spec) if spec.steps else ResidualLearner(spec)
+    return ContinualLearner(spec) if spec.n_releases else ResidualLearner(spec)

@@ -36,7 +36,7 @@ class RecentRounds:
     scores: Array
     rounds: tuple[RoundResiduals, ...] = ()  # those that are, oldest first
 
-    def keep(
+    def keep_latest_rounds(
         self, rounds: Sequence[RoundResiduals], statistics: Sequence[Statistics]
     ) -> tuple["RecentRounds", Statistics]:
         """Return the rounds that are kept for revision, and the statistics of all rounds.

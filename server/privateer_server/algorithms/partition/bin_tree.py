@@ -69,7 +69,7 @@ class Space:
         """Return which columns can be halved again after levels that halved ``axes``; shape (columns,)."""
         return np.asarray(np.bincount(np.asarray(axes, np.int64), minlength=len(self.halvings)) < self.halvings)
 
-    def columns_of_levels(self, max_bins: int) -> list[int]:
+    def select_level_columns(self, max_bins: int) -> list[int]:
         """Return columns of levels that make at most ``max_bins`` bins.
 
         Blocks with a level for each code come first, and one other at the end: bins that hold one of its levels early
@@ -84,7 +84,7 @@ class Space:
                     break
         return columns
 
-    def column_of_level_in_turn(self) -> Ints:
+    def columns_in_turn(self) -> Ints:
         """Return the column that each of `DEPTH_MAX` levels halves if columns take turns."""
         turns: list[int] = []
         while len(turns) < self.depth:
@@ -104,7 +104,7 @@ class Space:
         Who has no number is at one place, and counts for half of all.
         """
         share = np.ones(len(lower))
-        for number_columns, level_columns in self._iter_features():
+        for number_columns, level_columns in self._iterate_numbers_and_levels():
             if number_columns is not None:
                 low, high = lower[:, number_columns.columns][:, 0], upper[:, number_columns.columns][:, 0]
                 inside = high - low
@@ -116,7 +116,7 @@ class Space:
                 share *= level_membership(level_columns, lower, upper).mean(axis=1)
         return share
 
-    def _iter_features(self) -> Iterator[tuple[BlockColumns | None, BlockColumns | None]]:
+    def _iterate_numbers_and_levels(self) -> Iterator[tuple[BlockColumns | None, BlockColumns | None]]:
         """Yield each number with its flag or None, and None with each block of levels."""
         parts = self.parts
         for i, block_columns in enumerate(parts):

@@ -163,12 +163,12 @@ class FeatureSelector:
         feature_space, columns = self._space.select_blocks(self.cells[feature].blocks)
         is_feature_cell = np.zeros(len(evidence.precision), np.bool_)
         is_feature_cell[self.rows(feature)] = True
-        varying = self._observations(evidence, columns, is_feature_cell)
-        constant = self._observations(evidence, columns, np.zeros_like(is_feature_cell))
+        varying = self._separate_cells(evidence, columns, is_feature_cell)
+        constant = self._separate_cells(evidence, columns, np.zeros_like(is_feature_cell))
         kernel = Kernel(usual_lengths(feature_space.parts), spread_index, feature_space)
         return varying.log_density(varying.fit_kernel(kernel)) - constant.log_density(kernel)
 
-    def observations(
+    def build_observations(
         self, selection: Selection, columns: Ints, prior: PriorScale, n_own_reports: int, half_life: float
     ) -> Observations:
         """Return the observations of cells, in the space of the columns of selected features.
@@ -179,9 +179,9 @@ class FeatureSelector:
         n_reports = 0 if selection.open else n_own_reports - selection.ended
         retention = 0.5 ** (max(0, n_reports) / half_life)
         is_kept_cell = np.repeat(selection.kept, [len(cells) for cells in self.cells])
-        return self._observations(selection.evidence.standardized(prior).scaled(retention), columns, is_kept_cell)
+        return self._separate_cells(selection.evidence.standardized(prior).scaled_by(retention), columns, is_kept_cell)
 
-    def _observations(self, evidence: BinEvidence, columns: Ints, is_separate: Bools) -> Observations:
+    def _separate_cells(self, evidence: BinEvidence, columns: Ints, is_separate: Bools) -> Observations:
         """Return the observations of the cells ``is_separate``, and of all other cells together as the whole space."""
         lower = np.concatenate([cells.lower for cells in self.cells])[:, columns]
         upper = np.concatenate([cells.upper for cells in self.cells])[:, columns]

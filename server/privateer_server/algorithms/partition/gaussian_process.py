@@ -109,7 +109,7 @@ class BinProcess:
         return lower[:, self.columns], upper[:, self.columns]
 
     @cached_property
-    def groups(self) -> list[tuple[slice, Observations]]:
+    def correlated_groups(self) -> list[tuple[slice, Observations]]:
         """Observations by groups of bins that are correlated: the slice of bins, then their observations."""
         (lower, upper), evidence, groups = self.box, self.evidence.standardized(self.prior), []
         for bins, past, inside in self.tree.neighbourhoods(_MAX_GROUP_SIZE):
@@ -126,13 +126,13 @@ class BinProcess:
     def posterior(self) -> tuple[Array, Array]:
         """Return means of the bins' averages, and variances without the arms' common part; (bins, arms) each."""
         moments = []
-        for bins, observations in self.groups:
+        for bins, observations in self.correlated_groups:
             moments.append([moment[: bins.stop - bins.start] for moment in observations.posterior(self.kernel)])
         return self._values(*(np.concatenate(parts) for parts in zip(*moments, strict=True)))
 
     def variances_with_common_part(self) -> Array:
         """Return variances of the bins' averages including the arms' common part, shape (bins, arms)."""
-        groups = [(bins.stop - bins.start, observations) for bins, observations in self.groups]
+        groups = [(bins.stop - bins.start, observations) for bins, observations in self.correlated_groups]
         variances = [observations.variances_with_common_part(self.kernel)[:size] for size, observations in groups]
         return np.asarray(self.prior.scale**2 * np.concatenate(variances))
 
@@ -144,7 +144,7 @@ class BinProcess:
         if self.kernel.common:
             return None
         covariances = []
-        for bins, observations in self.groups:
+        for bins, observations in self.correlated_groups:
             size = bins.stop - bins.start
             covariances.append((bins, observations.covariances(self.kernel)[:, :size, :size]))
 
@@ -180,13 +180,13 @@ class BinProcess:
 
         The bins must be a single group.
         """
-        [(bins, observations)] = self.groups
+        [(bins, observations)] = self.correlated_groups
         return self._values(*(moment[bins.stop :] for moment in observations.posterior(self.kernel)))
 
     def means(self, rows: Ints, tree: BinTree) -> Array:
         """Return posterior means over the bins of another tree, (its bins, arms), which lie in ``rows`` of these."""
         (lower, upper), means = self._box(tree), np.empty((len(rows), self.evidence.precision.shape[1]))
-        for bins, observations in self.groups:
+        for bins, observations in self.correlated_groups:
             is_in_group = (rows >= bins.start) & (rows < bins.stop)
             means[is_in_group] = observations.predict_boxes(self.kernel, lower[is_in_group], upper[is_in_group])
         return self.prior.level + self.prior.scale * means
@@ -197,25 +197,25 @@ class BinProcess:
 
     def fit_context_free_arms(self) -> ContextFreeArms | None:
         """Return the model in which arms differ by a constant; None if there are several groups."""
-        if len(self.groups) > 1:
+        if len(self.correlated_groups) > 1:
             return None
-        [(_, observations)] = self.groups
+        [(_, observations)] = self.correlated_groups
         return ContextFreeArms.from_observations(observations, self.kernel, self.prior)
 
     def log_density(self) -> float:
         """Return the log density of all observations, up to a constant."""
-        return sum(observations.log_density(self.kernel) for _, observations in self.groups)
+        return sum(observations.log_density(self.kernel) for _, observations in self.correlated_groups)
 
     def predictive_log_density(self, new_evidence: BinEvidence) -> float:
         """Return the predictive log density of new evidence on the bins, up to a constant."""
         new_evidence = new_evidence.standardized(self.prior)
         return sum(
             observations.predictive_log_density(self.kernel, new_evidence.precision[bins], new_evidence.moment[bins])
-            for bins, observations in self.groups
+            for bins, observations in self.correlated_groups
         )
 
     def fit_kernel(self) -> Kernel:
         """Return the most likely kernel near the current one, with or without a common part, for a single group."""
-        [(_, observations)] = self.groups
+        [(_, observations)] = self.correlated_groups
         kernels = [observations.fit_kernel(replace(self.kernel, common=common)) for common in (False, True)]
         return max(kernels, key=observations.log_density)

@@ -151,7 +151,7 @@ class Kernel:
         ``factor_cache`` keeps the factors of these bins, by block and length, from call to call.
         """
         product = np.ones((len(lower), len(lower)))
-        for factor in self._factors(self.lengths, lower, upper, factor_cache):
+        for factor in self._iter_factors(self.lengths, lower, upper, factor_cache):
             product *= factor
         return np.asarray(_LEVEL_DEVIATION**2 + self._variance * product + _NUGGET * np.eye(len(lower)))
 
@@ -162,10 +162,10 @@ class Kernel:
         has beyond that is its own.
         """
         lengths = np.full(len(self.lengths), _COMMON_LENGTH_INDEX)
-        total = sum(self._factors(lengths, lower, upper, factor_cache), np.zeros((len(lower), len(lower))))
+        total = sum(self._iter_factors(lengths, lower, upper, factor_cache), np.zeros((len(lower), len(lower))))
         return np.asarray(_LEVEL_DEVIATION**2 + total + _COMMON_BIN_DEVIATION**2 * np.eye(len(lower)))
 
-    def _factors(self, lengths: Ints, lower: Array, upper: Array, factor_cache: Factors | None) -> Iterator[Array]:
+    def _iter_factors(self, lengths: Ints, lower: Array, upper: Array, factor_cache: Factors | None) -> Iterator[Array]:
         """Yield the covariance along each block, from the cache if there is one, and store it there."""
         for index, (part, length) in enumerate(zip(self._parts, lengths.tolist(), strict=True)):
             factor = factor_cache.get((index, length)) if factor_cache is not None else None

@@ -69,7 +69,7 @@ class PartitionLearner(CohortLearner[PartitionState]):
         self.selection = FeatureSelector(spec)
         self.forgetting = ForgettingRule(section.half_lives, chooses=section.half_life == "auto")
         self.splitting = SplittingRule(spec, self.space)
-        self._first_columns = [] if self.selection.selects else self.space.columns_of_levels(_MAX_FIRST_LEVEL_BINS)
+        self._first_columns = [] if self.selection.selects else self.space.select_level_columns(_MAX_FIRST_LEVEL_BINS)
         self.allocation = Allocation(spec, by_levels=bool(self._first_columns))
         self._weighs = any(source.min_propensities is not None for source in spec.sources)
 
@@ -97,7 +97,7 @@ class PartitionLearner(CohortLearner[PartitionState]):
             tiers=TierAccount.start(self.spec, has_single_key=False),
         )
         for level, column in enumerate(self._first_columns):
-            is_split = self.process(state).half_difference_variances(state.tree)[:, column] > 0
+            is_split = self.build_process(state).half_difference_variances(state.tree)[:, column] > 0
             state = self.cut_bins(state, state.tree.with_level(column), is_split & (state.tree.depths == level))
         return self.compute_posterior(state)
 
@@ -105,9 +105,9 @@ class PartitionLearner(CohortLearner[PartitionState]):
         reward, people = self.spec.reward, self.spec.experiment.round_size
         if reward.base_rate is None:
             return UNSCALED
-        return PriorScale.from_declared(2 * reward.scaled(reward.base_rate)[0] - 1, people)
+        return PriorScale.from_declared(2 * reward.scale_and_clip(reward.base_rate)[0] - 1, people)
 
-    def process(
+    def build_process(
         self, state: PartitionState, evidence: BinEvidence | None = None, half_life: float | None = None
     ) -> BinProcess:
         """Return the Gaussian process of a state, or of other evidence on its bins, and of another half-life."""
@@ -116,7 +116,9 @@ class PartitionLearner(CohortLearner[PartitionState]):
         other_observations = None
         if selection := state.selection:
             life = self.forgetting.half_life(state.discounted) if half_life is None else half_life
-            other_observations = self.selection.observations(selection, columns, state.prior, state.n_own_reports, life)
+            other_observations = self.selection.build_observations(
+                selection, columns, state.prior, state.n_own_reports, life
+            )
         return BinProcess(
             tree=state.tree,
             evidence=evidence or state.evidence,
@@ -179,7 +181,7 @@ class PartitionLearner(CohortLearner[PartitionState]):
         """
         if next_round.batch_size and state.selection and state.selection.open:
             return self._ask_about_feature(state, state.selection, next_round)
-        in_key, process = self.spec.privacy.has_arm_in_key, self.process(state)
+        in_key, process = self.spec.privacy.has_arm_in_key, self.build_process(state)
         if in_key:
             parts = split_undecided_bins(process, state.active, self.space, self.splitting)
         else:
@@ -206,7 +208,7 @@ class PartitionLearner(CohortLearner[PartitionState]):
     def _ask_about_feature(self, state: PartitionState, selection: Selection, next_round: NewRound) -> PartitionPolicy:
         """Return a policy that asks about the cells of the next feature, with all arms in play."""
         cells, rows = self.selection.cells[selection.feature], self.selection.rows(selection.feature)
-        process = self.process(state)
+        process = self.build_process(state)
         means, variances = (moment[rows] for moment in process.posterior_of_other_boxes())
         active = np.tile(self.playable, (len(cells), 1))
         exploration = self.allocation.selection_factor * self._exploration(state, self._classify_bins(state, process))
@@ -236,7 +238,7 @@ class PartitionLearner(CohortLearner[PartitionState]):
             state = replace(state, kept_weights=state.kept_weights.add(self.spec, policy, release))
         if state.selection and state.selection.open:
             return self._learn_about_feature(state, state.selection, policy, release)
-        parts = locate_asked_parts(policy, self.space, self.process(state)) if policy.wholes is not None else None
+        parts = locate_asked_parts(policy, self.space, self.build_process(state)) if policy.wholes is not None else None
         rows = np.unique(parts.rows) if parts else policy.bins
         prior = Beliefs(state.posterior.mean[rows], state.prior)
         updated = add_round_estimates(state.population, state.evidence, self.spec, policy, release, rows, prior, parts)
@@ -255,7 +257,7 @@ class PartitionLearner(CohortLearner[PartitionState]):
         self, state: PartitionState, selection: Selection, policy: PartitionPolicy, release: KeyedRelease
     ) -> PartitionState:
         """Return the state after a round about one feature; the last such round builds the tree of bins."""
-        means = self.process(state).posterior_of_other_boxes()[0][self.selection.rows(selection.feature)]
+        means = self.build_process(state).posterior_of_other_boxes()[0][self.selection.rows(selection.feature)]
         selection = self.selection.add_round(selection, policy, release, Beliefs(means, state.prior))
         state = self.rescale_prior(replace(state, selection=selection))
         spread, n_own_reports = state.hyperparameters.spread, state.n_own_reports
@@ -275,7 +277,7 @@ class PartitionLearner(CohortLearner[PartitionState]):
             return state
 
         def score(evidence: BinEvidence, half_life: float, new_evidence: BinEvidence) -> float:
-            return self.process(state, evidence, half_life).predictive_log_density(new_evidence)
+            return self.build_process(state, evidence, half_life).predictive_log_density(new_evidence)
 
         previous = state.discounted.current
         zeros = np.zeros_like(previous.past_precision)
@@ -291,10 +293,10 @@ class PartitionLearner(CohortLearner[PartitionState]):
         return detect_change(state.window, state.tree, state.endless, self._likelihood(state))
 
     def _likelihood(self, state: PartitionState) -> Callable[[BinEvidence], float]:
-        return lambda evidence: self.process(state, evidence, math.inf).log_density()
+        return lambda evidence: self.build_process(state, evidence, math.inf).log_density()
 
     def _fit_kernel(self, state: PartitionState) -> PartitionState:
-        kernel = self.process(state).fit_kernel()
+        kernel = self.build_process(state).fit_kernel()
         lengths = state.hyperparameters.lengths.copy()
         lengths[self.selection.blocks(state.selection)] = kernel.lengths
         return replace(state, hyperparameters=Hyperparameters(lengths, kernel.spread, state.seen, kernel.common))
@@ -320,20 +322,20 @@ class PartitionLearner(CohortLearner[PartitionState]):
 
     def compute_posterior(self, state: PartitionState) -> PartitionState:
         """Return the state with a new posterior, and the model of constant differences where coins choose arms."""
-        process = self.process(state)
+        process = self.build_process(state)
         constant = None if self.spec.privacy.has_arm_in_key else process.fit_context_free_arms()
         return replace(state, posterior=BinPosterior(*process.posterior(), state.seen), constant=constant)
 
     def update_arms(self, state: PartitionState) -> PartitionState:
         """Return the state without arms that are behind, and with arms that may be the best again."""
-        process, posterior = self.process(state), state.posterior
+        process, posterior = self.build_process(state), state.posterior
         kinds = self._classify_bins(state, process)
         active = self.allocation.surviving_arms(process, kinds, state.active, posterior.mean, posterior.variance)
         return replace(state, active=active)
 
     def split_bins(self, state: PartitionState) -> PartitionState:
         """Return the state with the bins split whose values are known precisely enough."""
-        process, posterior = self.process(state), state.posterior
+        process, posterior = self.build_process(state), state.posterior
         differences = process.half_difference_variances(state.tree)
         beliefs = state.active, posterior.mean, posterior.variance
         ready = self.splitting.is_ready(state.tree, *beliefs, differences, process.space.depth)
@@ -365,7 +367,7 @@ class PartitionLearner(CohortLearner[PartitionState]):
 
     @override
     def build_expected_rewards(self, state: PartitionState) -> ExpectedRewards | None:
-        return state.build_expected_rewards(self.spec, self.process(state)) if self.has_evidence(state) else None
+        return state.build_expected_rewards(self.spec, self.build_process(state)) if self.has_evidence(state) else None
 
     @override
     def bin_means(self, state: PartitionState) -> BinMeans:
@@ -391,7 +393,7 @@ class PartitionLearner(CohortLearner[PartitionState]):
         low, high = self.spec.reward.low, self.spec.reward.high
         means = low + (high - low) * (state.posterior.mean + 1) / 2
         common = state.hyperparameters.common
-        variance = self.process(state).variances_with_common_part() if common else state.posterior.variance
+        variance = self.build_process(state).variances_with_common_part() if common else state.posterior.variance
         return means, (high - low) * np.sqrt(variance) / 2
 
 

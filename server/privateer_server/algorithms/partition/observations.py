@@ -193,12 +193,12 @@ class Observations:
         for _ in range(_N_SWEEPS):
             previous = best
             for move in range(2 * (len(start.lengths) + 1)):
-                best, value = self._climb(best, value, move, factor_cache)
+                best, value = self._climb_log_density(best, value, move, factor_cache)
             if best is previous:
                 break
         return best
 
-    def _climb(self, best: Kernel, value: float, move: int, factor_cache: Factors) -> tuple[Kernel, float]:
+    def _climb_log_density(self, best: Kernel, value: float, move: int, factor_cache: Factors) -> tuple[Kernel, float]:
         """Return the last kernel in a direction on the grids whose log density rises, and this log density."""
         while (step := _find_neighbour_kernel(best, move)) is not None:
             log_density = self.log_density(step, factor_cache)

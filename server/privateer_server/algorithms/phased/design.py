@@ -51,8 +51,8 @@ def near_optimal_design(actions: Array, gap: float = 2.0, max_support: int | Non
     points = actions @ basis.T
     weights = np.zeros(len(points))
     weights[_initial_support(points)] = 1 / len(basis)
-    weights = _climb(points, weights, gap)
-    weights = _prune(points, weights, gap, len(points) if max_support is None else max_support)
+    weights = _optimize_weights(points, weights, gap)
+    weights = _prune_support(points, weights, gap, len(points) if max_support is None else max_support)
     support = np.flatnonzero(weights)
     return Design(support, weights[support], basis, float(np.max(_leverages(points, weights))) / len(basis))
 
@@ -79,7 +79,7 @@ def _leverages(points: Array, weights: Array) -> Array:
     return np.asarray(np.square(points @ np.linalg.inv(triangular)).sum(axis=1))
 
 
-def _climb(points: Array, weights: Array, gap: float) -> Array:
+def _optimize_weights(points: Array, weights: Array, gap: float) -> Array:
     """Take Frank-Wolfe steps until the worst leverage is at most ``gap * rank``; the inverse changes by rank one."""
     rank = points.shape[1]
     leverages, inverse = _leverages(points, weights), _inverse(points, weights)
@@ -102,7 +102,7 @@ def _inverse(points: Array, weights: Array) -> Array:
     return np.asarray(np.linalg.inv((points[support] * weights[support, None]).T @ points[support]))
 
 
-def _prune(points: Array, weights: Array, gap: float, max_support: int) -> Array:
+def _prune_support(points: Array, weights: Array, gap: float, max_support: int) -> Array:
     """Return weights without the smallest that the gap does not need, at most ``max_support`` of them."""
     rank = points.shape[1]
     while np.count_nonzero(weights) > rank:

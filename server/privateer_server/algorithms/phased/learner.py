@@ -22,7 +22,7 @@ from privateer_core.primitives.public_coins import Draw
 from privateer_core.primitives.questions import VectorSum
 from privateer_core.privacy.terms import calibrate
 from privateer_core.spec.arms import PlannedRound
-from privateer_server.algorithms import NewRound, RoundsLearner, RoundVolume, Step, must_agree
+from privateer_server.algorithms import NewRound, RoundsLearner, RoundVolume, Step, require_equal
 from privateer_server.algorithms.phased.design import Design, compute_span, near_optimal_design
 from privateer_server.algorithms.phased.lack_of_fit import LackOfFit, weight_departures
 
@@ -95,7 +95,7 @@ class PhasedLearner(RoundsLearner[PhasedSpec, PhasedState, PhasedPolicy]):
     @cached_property
     def _largest_support(self) -> tuple[int, int]:
         """The most actions of the first phase, and of any other: known before there is a seed."""
-        n_first_actions = len(self._design(self._first_rows, None).support)
+        n_first_actions = len(self._choose_design(self._first_rows, None).support)
         return n_first_actions, min(len(self.actions), math.ceil(_MAX_SUPPORT_GROWTH * n_first_actions))
 
     @cached_property
@@ -111,7 +111,7 @@ class PhasedLearner(RoundsLearner[PhasedSpec, PhasedState, PhasedPolicy]):
                 return rows, state.level + 1
         return state.active, state.level
 
-    def _design(self, rows: Ints, max_support: int | None) -> Design:
+    def _choose_design(self, rows: Ints, max_support: int | None) -> Design:
         """Return a near-optimal design, which in a box tells also the powers that the polynomial lacks."""
         points = self.actions[rows]
         if self.box:
@@ -148,7 +148,7 @@ class PhasedLearner(RoundsLearner[PhasedSpec, PhasedState, PhasedPolicy]):
         """Return the state of another experiment of the same spec, to continue with participants it has not asked."""
         common_fields = [name for name in type(old_spec).model_fields if name != "population"]
         renamed_experiment = old_spec.experiment.model_copy(update={"name": self.spec.name})
-        must_agree(old_spec.model_copy(update={"experiment": renamed_experiment}), self.spec, tuple(common_fields))
+        require_equal(old_spec.model_copy(update={"experiment": renamed_experiment}), self.spec, tuple(common_fields))
         return state
 
     def batch_size(self, state: PhasedState) -> int:
@@ -213,7 +213,7 @@ class PhasedLearner(RoundsLearner[PhasedSpec, PhasedState, PhasedPolicy]):
     def _plan_plays(self, state: PhasedState) -> tuple[Ints, Ints]:
         """Return the actions to play and how often: T(x) = ceil(h pi(x))."""
         rows, _ = self._choose_cover(state)
-        design = self._design(rows, self._largest_support[1])
+        design = self._choose_design(rows, self._largest_support[1])
         length = self.spec.first_phase_length * 2.0**state.phase
         return rows[design.support], np.ceil(length * design.weights).astype(np.int64)
 
@@ -230,7 +230,7 @@ class PhasedLearner(RoundsLearner[PhasedSpec, PhasedState, PhasedPolicy]):
         averages = release.sums / release.reports
         rows, level = self._choose_cover(state)
         basis = compute_span(self.actions[rows])
-        estimate = self._estimate(policy, averages, release.reports, basis)
+        estimate = self._estimate_parameters(policy, averages, release.reports, basis)
         points = self.actions[rows] @ basis.T
         values = points @ estimate.theta
         if self.box and level < self.box.last_level:
@@ -254,7 +254,7 @@ class PhasedLearner(RoundsLearner[PhasedSpec, PhasedState, PhasedPolicy]):
             new_state = replace(new_state, level=level, lack_of_fit=lack_of_fit)
         return self._check_remaining_people(new_state)
 
-    def _estimate(self, policy: PhasedPolicy, averages: Array, people: int, basis: Array) -> PhaseEstimate:
+    def _estimate_parameters(self, policy: PhasedPolicy, averages: Array, people: int, basis: Array) -> PhaseEstimate:
         """Return theta = V^-1 X^T diag(T) y (line 17), and how far it may be off by rewards, people and noise.
 
         A reward in a range of 2 B is B-sub-Gaussian (Hoeffding), so everybody's average of T(x) of them has variance

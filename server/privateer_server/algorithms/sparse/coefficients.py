@@ -92,7 +92,7 @@ def has_correlated_features(n_arms: int, n_participants: int, moments: Array, va
     return bool((ratios > threshold(len(ratios), _FALSE_ALARM_RATE)).any())
 
 
-def is_clearer(n_people: int, predicted: Sequence[float], n_arms: int, scale: float, level: float) -> bool:
+def has_clearer_residuals(n_people: int, predicted: Sequence[float], n_arms: int, scale: float, level: float) -> bool:
     """Whether products with residuals select features better than products with rewards.
 
     What is predicted no longer varies from person to person. And where features decide, they are off the middle among

@@ -33,8 +33,8 @@ from privateer_server.algorithms.sparse.coefficients import (
     compute_policy_moments,
     estimate_coefficients,
     features_table,
+    has_clearer_residuals,
     has_correlated_features,
-    is_clearer,
     shrink_to_range,
     threshold,
 )
@@ -183,7 +183,9 @@ class EpochLearner(SparseLearner[EpochState]):
         if predicted and not state.correlated:
             mechanism: Any = self.calibrate_terms(next_round, question).mechanism
             level = state.explored.level if has_features else 0.0
-            if not is_clearer(next_round.batch_size, predicted, spec.arm_count, mechanism.score_scale, level):
+            if not has_clearer_residuals(
+                next_round.batch_size, predicted, spec.arm_count, mechanism.score_scale, level
+            ):
                 predicted = ()
         return np.arange(spec.arm_features), msgspec.structs.replace(question, predicted=predicted)
 

@@ -31,10 +31,10 @@ def allocate_arms(evidence: TrialEvidence, rule: str, floor: float, n_trials: in
     """
     if rule == "fixed":
         return np.tile(evidence.design.arms, (len(evidence.design.segments), 1))
-    return match_probabilities(evidence, floor, _STANDARD_POINTS if n_trials == 1 else _COARSE_POINTS)
+    return compute_matching_shares(evidence, floor, _STANDARD_POINTS if n_trials == 1 else _COARSE_POINTS)
 
 
-def match_probabilities(evidence: TrialEvidence, min_share: float, points: Array = _STANDARD_POINTS) -> Array:
+def compute_matching_shares(evidence: TrialEvidence, min_share: float, points: Array = _STANDARD_POINTS) -> Array:
     """Return shares (J, K + 1) equal to the probabilities of being best, at least ``min_share`` each.
 
     They are as planned in a segment until all its arms are ready: a few early events would starve an arm.
@@ -124,7 +124,7 @@ def _segment_values(sums: Sums) -> tuple[Array, Array]:
     rate, q, _, _ = rates(sums)
     factor, is_ready = (rate / q)[..., None], np.asarray(sums.is_ready.all(axis=1))[:, None, None]
     own_variances = np.where(is_ready, sums.own_variances, 0.0)
-    means = HitValues.shrunk(sums)
+    means = HitValues.from_segments(sums)
     mean_centre = best_centres(sums, means).mean(axis=1, keepdims=True)
     centre = np.broadcast_to(mean_centre, means.mean.shape)
     small_values, small_variances = estimate_from_people(sums, HitValues.from_arms(sums), centre)

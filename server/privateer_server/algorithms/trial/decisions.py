@@ -80,13 +80,13 @@ class TrialFindings:
         decided = effects.p_value <= section.significance_level if section.correction == "none" else effects.decided
         contribution_ends, people = (effects.contribution_low, effects.contribution_high), state.ratio.people
         path = _append_look(state.path, _stack_intervals(effects), evidence)
-        decisions = StandingDecisions.from_path(path, people, decided, contribution_ends)
+        decisions = StandingDecisions.from_interval_path(path, people, decided, contribution_ends)
         average = compute_average_effects(evidence, next(iter(state.everybody), None)) if n_segments > 1 else None
         average_decisions = None
         if average:
             path = _append_look(state.average_path, _stack_intervals(average), evidence)
             ends = (average.low, average.high)
-            average_decisions = StandingDecisions.from_path(path, people, average.decided, ends)
+            average_decisions = StandingDecisions.from_interval_path(path, people, average.decided, ends)
         # Precision weights: those of intervals forget an early decision where shares are extreme.
         arm_values = np.concatenate([np.zeros((n_segments, 1)), evidence.precise.difference], axis=1)
         arms = choose_arms(decisions, average_decisions, arm_values)
@@ -94,7 +94,7 @@ class TrialFindings:
         return cls(effects, decisions, average, average_decisions, *arms, is_best, evidence.stable.is_inhabited)
 
     @property
-    def constant(self) -> int:
+    def best_constant_arm(self) -> int:
         """The arm with the highest mean reward over all segments."""
         return find_leader(self.effects.contribution.sum(axis=0) if self.average is None else self.average.estimate)
 

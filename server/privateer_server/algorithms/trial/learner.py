@@ -106,7 +106,7 @@ class TrialLearner(RoundsLearner[TrialSpec, TrialState, TrialPolicy]):
         is_early = n_reports < CHOSEN_AFTER * self.design.people
         if is_early or self.spec.segment_count == 1:
             return None
-        return Holdout.begin(self.design, n_reports, findings.segment_arms, findings.constant)
+        return Holdout.begin(self.design, n_reports, findings.segment_arms, findings.best_constant_arm)
 
     @override
     def answer(self, state: TrialState) -> Answer:

@@ -27,7 +27,7 @@ class StandingDecisions:
     better: Bools  # shape S: whether it is decided, and above 0
 
     @classmethod
-    def from_path(
+    def from_interval_path(
         cls, path: Array, people: Array, tested: Bools, contribution_ends: tuple[Array, Array]
     ) -> "StandingDecisions":
         """Return the decisions from the intervals of all looks, (looks, *S, 3), and the participants at each.
@@ -151,14 +151,14 @@ def choose_reason_codes(
     conditions = {
         ReasonCode.SHARE: ~is_share_known,
         ReasonCode.LOOK: np.full(is_share_known.shape, not is_look),
-        ReasonCode.SMALL: is_small & ~sums.is_hidden,
+        ReasonCode.SMALL: is_small & ~sums.is_variance_within_noise,
     }
-    codes = find_missing_codes(sums)
+    codes = choose_codes_of_missing_effects(sums)
     has_no_interval = np.isin(codes, (*NO_INTERVAL_CODES,))
     return np.select([has_no_interval, *conditions.values()], [codes, *conditions], codes).astype(np.int64)
 
 
-def find_missing_codes(sums: Sums) -> Ints:
+def choose_codes_of_missing_effects(sums: Sums) -> Ints:
     """Return the reason codes of missing or wide intervals from the sums alone."""
     codes = {
         ReasonCode.NOBODY: sums.has_nobody,
@@ -166,7 +166,7 @@ def find_missing_codes(sums: Sums) -> Ints:
         ReasonCode.FEW: sums.has_few_people,
         ReasonCode.RARE if sums.values is None else ReasonCode.HEAVY: sums.has_few_rare,
         ReasonCode.UNRESOLVED: sums.is_unresolved,
-        ReasonCode.HIDDEN: sums.is_hidden,
+        ReasonCode.HIDDEN: sums.is_variance_within_noise,
     }
     return np.select([*codes.values()], [*codes], ReasonCode.NONE).astype(np.int64)
 
@@ -176,7 +176,7 @@ def default_missing_codes(sums: Sums) -> Ints:
     return np.where(sums.is_randomized, ReasonCode.NOISE, ReasonCode.FEW).astype(np.int64)
 
 
-def narrower_bounds(sums: Sums) -> Array:
+def suggest_narrower_bounds(sums: Sums) -> Array:
     """Return bounds, (J, K, 2), that hold rewards of both arms within eight standard deviations."""
     resolution = sums.values.resolution if sums.values else 0.0
     radii = _REWARD_DEVIATIONS * np.sqrt(np.maximum(sums.spread_of_hits, resolution)) + np.abs(sums.difference) / 2

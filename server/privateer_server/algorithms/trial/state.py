@@ -151,7 +151,7 @@ class TrialState:
         slopes = (estimate_slope(release, policy.segments.count),) if policy.learns_slope else ()
         if members is not None:
             # People who were asked for their segment have the weights of what their segment says.
-            members = members.add(build_members_epoch(policy, release), stable_weights(self.evidence.design, epoch))
+            members = members.add(build_own_segment_epoch(policy, release), stable_weights(self.evidence.design, epoch))
         return replace(
             self,
             reported=self.reported + release.reports,
@@ -205,7 +205,7 @@ def build_everybody_epoch(policy: TrialPolicy, release: CellHits, fact: int = 0)
     return _make_question_epoch(policy, release, fact, everybody=True)
 
 
-def build_members_epoch(policy: TrialPolicy, release: CellHits) -> Epoch:
+def build_own_segment_epoch(policy: TrialPolicy, release: CellHits) -> Epoch:
     """Return the epoch of reports on the participant's segment, pooled over arms."""
     epoch = _make_question_epoch(policy, release, None)
     cells = epoch.positive, epoch.hits

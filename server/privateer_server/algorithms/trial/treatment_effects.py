@@ -29,10 +29,10 @@ from privateer_server.algorithms.trial.group_sequential import (
 from privateer_server.algorithms.trial.reasons import (
     NO_INTERVAL_CODES,
     ArmCounts,
+    choose_codes_of_missing_effects,
     choose_reason_codes,
     default_missing_codes,
-    find_missing_codes,
-    narrower_bounds,
+    suggest_narrower_bounds,
 )
 
 Correction = Literal["holm", "bh"]
@@ -136,7 +136,7 @@ def compute_direct_weight(summed: TrialEvidence, everybody: TrialEvidence) -> fl
     return direct / (direct + summed.design.precision)
 
 
-def fieller(
+def fieller_limits(
     top: Array, top_variance: Array, bottom: Array, bottom_variance: Array, critical: float
 ) -> tuple[Array, Array]:
     """Return ends of {x: |top - x bottom| <= critical sd(top - x bottom)}, for independent errors (Fieller 1954).
@@ -205,7 +205,7 @@ class AverageEffects:
 
 @dataclass(frozen=True)
 class _Scale:
-    """The ratio that scales a difference of positive hits to an effect: top/bottom, as in `fieller`, (J, K) each.
+    """The ratio that scales a difference of positive hits to an effect: top/bottom of `fieller_limits`, (J, K) each.
 
     ``counts`` is what the number of a segment's hits adds to the variance of the top, a contribution.
     """
@@ -229,8 +229,8 @@ class _Scale:
             no_interval = np.full(self.top.shape, np.nan)
             return no_interval, no_interval
         below, above = self._sides(critical)
-        low, _ = fieller(self.top, below, self.bottom, self.uncertainty, critical)
-        _, high = fieller(self.top, above, self.bottom, self.uncertainty, critical)
+        low, _ = fieller_limits(self.top, below, self.bottom, self.uncertainty, critical)
+        _, high = fieller_limits(self.top, above, self.bottom, self.uncertainty, critical)
         low, high = np.where(self.is_known, low, -np.inf), np.where(self.is_known, high, np.inf)
         return np.where(ready, low, np.nan), np.where(ready, high, np.nan)
 
@@ -284,7 +284,7 @@ def compute_effects(
         decided,
         detectable,
         choose_reason_codes(evidence.stable, scale.is_known, np.isfinite(critical), decided, detectable, smallest),
-        narrower_bounds(evidence.stable),
+        suggest_narrower_bounds(evidence.stable),
         scale.effect,
         ArmCounts.from_sums(evidence.stable),
     )
@@ -301,7 +301,7 @@ def compute_average_effects(evidence: TrialEvidence, everybody: TrialEvidence | 
     scores = combine_scores(evidence, everybody)
     p_value = p_values(times, scores)[-1]
     adjusted, pooled = holm(p_value), evidence.common.pooled
-    missing_codes = find_missing_codes(pooled)[0]
+    missing_codes = choose_codes_of_missing_effects(pooled)[0]
     has_reason = average.is_ready | np.isin(missing_codes, NO_INTERVAL_CODES)
     estimate = np.where(has_interval, average.estimate, np.nan)
     below, above = estimate, estimate
@@ -317,7 +317,7 @@ def compute_average_effects(evidence: TrialEvidence, everybody: TrialEvidence | 
         _detectable_deviations(times, alpha) * np.sqrt(average.variance),
         np.where(has_interval, average.contributions, np.nan),
         np.where(has_reason, missing_codes, default_missing_codes(pooled)[0]),
-        narrower_bounds(pooled)[0],
+        suggest_narrower_bounds(pooled)[0],
         np.where(pooled.is_inhabited, average.estimate, np.nan),
         ArmCounts.from_sums(pooled).select(0),
     )

@@ -3,7 +3,7 @@
 // `promise`, whether it `is_final`, and its `fields`). Pure: no page is needed.
 
 /** The actions that the server says an experiment accepts where it stands. */
-export const selectActions = (changes, { accepts }) => changes.filter(({ id }) => accepts.includes(id));
+export const selectActions = (changes, { allowed_changes: allowed }) => changes.filter(({ id }) => allowed.includes(id));
 
 /** Method, address and body of an action, with the texts that were typed. */
 export function makeRequest(action, name, typed) {
@@ -38,7 +38,7 @@ export const describeGravity = ({ is_final }) => is_final ? "This cannot be undo
 export function describeOutcome(action, name, answer) {
   if (action.id === "clone") return `${answer.name} is created.`;
   if (answer.changed === false) return `Nothing changed: it was so before.`;
-  const pendingNote = answer.waiting?.some((line) => line.action === action.id) ? " It holds from the next version on, when the open round is over." : "";
+  const pendingNote = answer.pending_changes?.some((line) => line.action === action.id) ? " It holds from the next version on, when the open round is over." : "";
   const lossNote = answer.round_given_up ? " The round that was open is given up, with what came in it." : "";
   return `${name} ${action.done}.${pendingNote}${lossNote}`;
 }

@@ -29,7 +29,7 @@ export class OperatorPanel {
   show(place, facts) {
     this.facts = facts;
     if (!place.contains(this.place)) replace(place, this.place);
-    const stamp = JSON.stringify([facts.accepts, facts.spec.experiment.arms, facts.spec.experiment.retired_arms]);
+    const stamp = JSON.stringify([facts.allowed_changes, facts.spec.experiment.arms, facts.spec.experiment.retired_arms]);
     if (stamp === this.stamp) return;
     this.stamp = stamp;
     replace(this.buttons, selectActions(CHANGES, facts).map((action) => el("button", { type: "button", id: `do-${action.id}`, class: action.is_final ? "danger" : null,
@@ -141,7 +141,7 @@ export class OperatorPanel {
     if (!hasToken()) return this.token.ask("Type the token first.");
     try {
       const { changes } = await send("GET", `experiments/${encodeURIComponent(this.name)}/log`);
-      const rows = [...changes].reverse().map(({ at, action, detail, who, version, since }) => [at, action, detail || null, who, version, since ?? "the next version"]);
+      const rows = [...changes].reverse().map(({ at, action, detail, operator, version, since_version: since }) => [at, action, detail || null, operator, version, since ?? "the next version"]);
       replace(this.log, makeTable("log", "Changes, the newest first", ["when", "what", "detail", "by", "at version", "since version"], rows));
     } catch (error) {
       if (error.status === 401) this.token.ask(describeTrouble(error, ""));

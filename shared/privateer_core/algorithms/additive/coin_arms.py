@@ -133,4 +133,4 @@ def find_unmerged_questions(questions: Questions) -> Ints:
 def hash_groups(layout: SlotLayout, coins: Coins) -> Ints:
     """Return the group (n,) of coins in a layout whose keys all have the same groups."""
     keys = np.zeros(len(coins), np.int64)
-    return layout.group(layout.hashes(coins, keys), keys)
+    return layout.find_groups(layout.hashes(coins, keys), keys)

@@ -110,7 +110,7 @@ class ConvexPolicy(Policy):
         choice, key = uniform_layout(self.seed, len(self.axes)), np.zeros(1, np.int64)
         hashes = choice.hashes(coins, key)
         side = (hashes >> _SIDE_BIT & np.uint64(1)).astype(np.int64)
-        return 2 * choice.group(hashes, key) + side
+        return 2 * choice.find_groups(hashes, key) + side
 
     def contribute(self, _contexts: Any, coins: Coins, decisions: Arms, rewards: Array) -> KeyedValues:
         """Return each participant's score along their axis, scaled to [0, 1].
@@ -151,7 +151,7 @@ class ConvexPolicy(Policy):
         """Parse one or two rewards, shape (1,) or (1, 2), scaled to [0, 1]; also return whether any was clipped."""
         names = Points.NAMES[: self.points]
         reported = read_numbers(reward if self.points == 2 else {names[0]: reward}, names, "reward", f"report {names}")
-        values, clipped = zip(*(spec.reward.scaled(number) for number in reported.tolist()), strict=True)
+        values, clipped = zip(*(spec.reward.scale_and_clip(number) for number in reported.tolist()), strict=True)
         return np.array([values] if self.points == 2 else values), any(clipped)
 
     def view(self, spec: ConvexSpec) -> PolicyView:

@@ -141,7 +141,7 @@ class LinearSpec(ArmsSpec):
         return super().extreme_batches[: 1 if self.algorithm.messages_per_report > 1 else None]
 
     @property
-    def steps(self) -> int:
+    def n_releases(self) -> int:
         """Number of rounds with released running sums: all rounds, if they are equally large; 0: no running sums.
 
         If rounds grow, the last ones have most participants, and their own sums are more accurate. If participants
@@ -177,7 +177,7 @@ class LinearSpec(ArmsSpec):
         has_classes = self.moment_share < 1 and not self.privacy.has_arm_in_key
         classes = sum(self.playable) if has_classes else 1
         messages = self.algorithm.messages_per_report
-        return L2VectorSum(self.ball, seed, classes, self.moment_share == 1, self.steps, messages, self.row_ball)
+        return L2VectorSum(self.ball, seed, classes, self.moment_share == 1, self.n_releases, messages, self.row_ball)
 
     @override
     def typical_question(self) -> L2VectorSum:

@@ -256,7 +256,7 @@ class PartitionPolicy(AskedBins, ArmsPolicy):
         keys = self.key_of_bin[bins]
         is_asked = np.flatnonzero(keys >= 0)
         hashes = self.layout.hashes(coins[is_asked], keys[is_asked])
-        arms[is_asked] = self.layout.group(hashes, keys[is_asked])
+        arms[is_asked] = self.layout.find_groups(hashes, keys[is_asked])
         return Arms(arms)
 
     @cached_property
@@ -276,7 +276,7 @@ class PartitionPolicy(AskedBins, ArmsPolicy):
         return KeyedValues(coins, keys, decisions.arms, rewards)
 
     @property
-    def coins_ask(self) -> bool:
+    def has_coin_asked_arms(self) -> bool:
         """Whether the coins of a source's participants choose the arm to report about."""
         return not self.fresh_coins
 
@@ -287,7 +287,7 @@ class PartitionPolicy(AskedBins, ArmsPolicy):
         contribute nothing.
         """
         values = self.contribute(contexts, coins, Arms(arms), rewards)
-        if not self.coins_ask:
+        if not self.has_coin_asked_arms:
             return values
         asked_arms = self.decide(contexts, coins).arms
         return KeyedValues(coins, np.where(asked_arms == arms, values.keys, -1), asked_arms, rewards)
@@ -311,7 +311,7 @@ def is_possible_policy(policy: AskedBins, spec: PartitionSpec) -> bool:
     """Whether bins are a partition, arrays have valid types, shapes and ranges, and all is the spec's."""
     is_shaped = isinstance(policy.mechanism, policy.mechanisms) and _is_shaped(policy, spec.arm_count)
     is_valid = is_shaped and policy.is_partition() and _has_valid_parents(policy) and _has_active_arms_only(policy)
-    return is_valid and _matches_spec(policy, spec)
+    return is_valid and _is_of_spec(policy, spec)
 
 
 def _is_shaped(policy: AskedBins, n_arms: int) -> bool:
@@ -350,7 +350,7 @@ def _has_active_arms_only(policy: AskedBins) -> bool:
     return is_rising and not bool((policy.layout.shares[~policy.active[policy.bins]] > 0).any())
 
 
-def _matches_spec(policy: AskedBins, spec: PartitionSpec) -> bool:
+def _is_of_spec(policy: AskedBins, spec: PartitionSpec) -> bool:
     """Whether dimensions, arms and the layout of reports are those of the spec."""
     is_same = policy.dimension == spec.dimension and policy.cohort in spec.cohorts
     is_same = is_same and not policy.active[:, ~np.array(spec.playable)].any()

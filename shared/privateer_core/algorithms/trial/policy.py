@@ -70,7 +70,7 @@ class TrialPolicy(ArmsPolicy):
         return self.choice.groups // max(1, len(self.questions))
 
     @property
-    def _about_everybody(self) -> Bools:
+    def _is_about_everybody(self) -> Bools:
         return np.array([question.everybody for question in self.questions], bool)
 
     def asked_arm_shares(self, question: int) -> Array:
@@ -130,7 +130,7 @@ class TrialPolicy(ArmsPolicy):
     def _has_floor_shares(self, spec: TrialSpec) -> bool:
         """Whether every arm has its floor in every question of a round with reports, and retired arms have no share."""
         thresholds, count = self.choice.thresholds.astype(np.int64), max(1, len(self.questions))
-        n_keys = spec.segment_count + bool(self._about_everybody.any())
+        n_keys = spec.segment_count + bool(self._is_about_everybody.any())
         if thresholds.shape != (n_keys, count * spec.arm_count - 1) or not (np.diff(thresholds, axis=1) >= 0).all():
             return False
         shares = self._coins
@@ -159,7 +159,7 @@ class TrialPolicy(ArmsPolicy):
         shares = self._coins[:, 0] / self._coins[:, 0].sum(axis=1, keepdims=True)
         expected = make_coin_layout(self.choice.seed, shares, self.questions).thresholds.astype(np.int64)
         thresholds, groups = self.choice.thresholds.astype(np.int64), np.arange(expected.shape[1])
-        is_last, is_overall = (groups % self._arms == self._arms - 1, self._about_everybody[groups // self._arms])
+        is_last, is_overall = (groups % self._arms == self._arms - 1, self._is_about_everybody[groups // self._arms])
         is_same = (thresholds == thresholds[:1])[:, is_overall].all() and (thresholds == expected)[:, is_last].all()
         return bool(is_same and (np.abs(thresholds - expected)[:, ~is_overall] <= _MAX_ROUNDING_UNITS).all())
 
@@ -168,7 +168,7 @@ class TrialPolicy(ArmsPolicy):
         return Arms(self._group(self.segments.locate(contexts), coins) % self._arms)
 
     def _group(self, segments: Ints, coins: Coins) -> Ints:
-        return self.choice.group(self.choice.hashes(coins, segments), segments)
+        return self.choice.find_groups(self.choice.hashes(coins, segments), segments)
 
     @override
     def contribute(self, contexts: Array, coins: Coins, decisions: Arms, rewards: Array) -> KeyedValues:
@@ -200,7 +200,7 @@ class TrialPolicy(ArmsPolicy):
         facts = np.array([_MEMBERSHIP_FACT if question.fact is None else question.fact for question in self.questions])
         columns = self._reward_columns(rewards, int(facts.max()))
         table = np.column_stack([columns[:, 0], columns[:, 1:] >= YES, np.ones(len(columns))]).astype(np.float64)
-        keys = np.where(self._about_everybody[questions], self.segments.count, segments)
+        keys = np.where(self._is_about_everybody[questions], self.segments.count, segments)
         return KeyedValues(coins, keys, groups, np.asarray(table[np.arange(len(table)), facts[questions]]))
 
     def _split_rewards(self, rewards: Array) -> tuple[Array, Ints, Array | None]:

@@ -84,9 +84,9 @@ class RowSums(CuratedSums, frozen=True, tag="row-sums"):
 
     @override
     def add(self, total: VectorTotal, reports: Any) -> VectorTotal:
-        return total.merged(VectorTotal(len(reports), self._add_up(reports)))
+        return total.merge_with(VectorTotal(len(reports), self._sum_records(reports)))
 
-    def _add_up(self, records: Records) -> Ints:
+    def _sum_records(self, records: Records) -> Ints:
         """Return the sum of the vectors of records, (coordinates,)."""
         ball = self.ball
         n_blocked = ball.arms * ball.block
@@ -95,7 +95,7 @@ class RowSums(CuratedSums, frozen=True, tag="row-sums"):
         n_parts = max(1, len(records) * ball.coordinates // _BLOCK_NUMBERS)
         for part in np.array_split(records, n_parts):
             rows, values = part["row"] / RECORD_GRID, part["value"] / RECORD_GRID
-            own_parts, common_parts = (np.rint(x / ball.step).astype(np.int64) for x in ball.parts(rows, values))
+            own_parts, common_parts = (np.rint(x / ball.step).astype(np.int64) for x in ball.split_rows(rows, values))
             np.add.at(blocks, part["arm"].astype(np.int64), own_parts)
             common += common_parts.sum(axis=0)
         return sums

@@ -122,7 +122,7 @@ class RunningTotal(VectorTotal):
 
     noise: Ints
 
-    def merged(self, other: VectorTotal) -> "RunningTotal":
+    def merge_with(self, other: VectorTotal) -> "RunningTotal":
         """Return the total of two disjoint sets of reports, with the noise of the total with more releases."""
         noise = max(self.noise, other.noise, key=len) if isinstance(other, RunningTotal) else self.noise
         return RunningTotal(self.reports + other.reports, self.sums + other.sums, noise)
@@ -199,9 +199,9 @@ class RunningVectors(RowSums, frozen=True, tag="running-vectors"):
 
     @override
     def add(self, total: VectorTotal, reports: Any) -> VectorTotal:
-        return super().add(self.empty().merged(total), reports)
+        return super().add(self.empty().merge_with(total), reports)
 
-    def resume(self, previous: Mechanism, total: Any) -> RunningTotal:
+    def start_total_after(self, previous: Mechanism, total: Any) -> RunningTotal:
         """Return the first total of a round: with the noise of the previous total if the mechanism is the same.
 
         Another machine's mechanism may differ in its last digits. A record and its certificate list both: releases with
@@ -211,8 +211,8 @@ class RunningVectors(RowSums, frozen=True, tag="running-vectors"):
             return self.empty()
         return RunningTotal(0, np.zeros_like(total.sums), total.noise)
 
-    def settle(self, total: RunningTotal, noise: NoiseSource) -> tuple[RunningSums, RunningTotal]:
-        """Return the release of a total, and the total with the noise of this release, for `resume`."""
+    def release_and_carry(self, total: RunningTotal, noise: NoiseSource) -> tuple[RunningSums, RunningTotal]:
+        """Return the release of a total, and the total with the noise of this release, for `start_total_after`."""
         count = len(total.sums)
         independent = self._normal.draw(count, noise) if self.standard_deviation else np.zeros(count, np.int64)
         step_noise = self.factorization.correlate_noise(independent, total.noise)
@@ -223,7 +223,7 @@ class RunningVectors(RowSums, frozen=True, tag="running-vectors"):
 
     @override
     def release(self, total: VectorTotal, noise: NoiseSource) -> RunningSums:
-        return self.settle(self.empty().merged(total), noise)[0]
+        return self.release_and_carry(self.empty().merge_with(total), noise)[0]
 
     def simulate(self, contributions: RowValues, rng: "np.random.Generator") -> RunningSums:
         """Draw a first release."""

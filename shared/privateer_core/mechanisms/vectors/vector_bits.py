@@ -149,7 +149,7 @@ class BitVectors(Mechanism, frozen=True, tag="bit-vectors"):
         """Return ``total`` with messages, of any shape and order, counted in."""
         flat = messages.ravel()
         one_counts = np.bincount(flat["coordinate"], flat["bit"], self.ball.coordinates)
-        return total.merged(VectorTotal(len(flat), one_counts.astype(np.int64)))
+        return total.merge_with(VectorTotal(len(flat), one_counts.astype(np.int64)))
 
     def release(self, total: VectorTotal, _: NoiseSource) -> VectorSums:
         """Return the release of a total; `BatchRefused` if fewer participants sent messages than the promise counts on.

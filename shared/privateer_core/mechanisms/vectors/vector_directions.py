@@ -9,7 +9,7 @@ import numpy as np
 
 from privateer_core.accounting.allotment import Allotment, allot, allotted_local_epsilon
 from privateer_core.accounting.amplification import amplified_local_epsilon
-from privateer_core.accounting.special_functions import binomial_tails, cap_share, quadrature
+from privateer_core.accounting.special_functions import binomial_tails, cap_share, gauss_legendre_rule
 from privateer_core.errors import SpecError
 from privateer_core.sampling.randomness import SubsetResponse
 
@@ -35,7 +35,7 @@ def mean_products(dimension: int, directions: int, chosen: int) -> tuple[float, 
     """
     # Products beyond 12 standard deviations are negligible; x = end sin(angle) is smooth up to x = 1.
     end = min(1.0, 12 / math.sqrt(dimension))
-    angles, weights = (column * math.pi / 2 for column in quadrature(_QUADRATURE_NODES))
+    angles, weights = (column * math.pi / 2 for column in gauss_legendre_rule(_QUADRATURE_NODES))
     x, steps = end * np.sin(angles), end * np.cos(angles) * weights
     share = cap_share(dimension, x)
     mean_above = directions * share * binomial_tails(chosen - 1, directions - 1, share).below

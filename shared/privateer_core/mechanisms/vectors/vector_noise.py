@@ -81,7 +81,7 @@ class _NoisyVectors(Mechanism, frozen=True):
 
     @override
     def add(self, total: VectorTotal, reports: Any) -> VectorTotal:
-        return total.merged(VectorTotal(len(reports), reports.sum(axis=0, dtype=np.int64)))
+        return total.merge_with(VectorTotal(len(reports), reports.sum(axis=0, dtype=np.int64)))
 
     def _rounded_sum(self, contributions: BoundedVectors, rng: "np.random.Generator") -> Ints:
         """Return the sum of clipped vectors, each rounded to the grid at random; (coordinates,)."""

@@ -171,7 +171,7 @@ class VectorSymbol(LocalSymbol, frozen=True, tag="vector-symbol"):
         return build_response(self.epsilon, self.directions, self.chosen)
 
     @property
-    def coins_choose(self) -> bool:
+    def can_coins_choose_arm(self) -> bool:
         """Whether the coins of a report may have chosen the participant's arm: if they determine a class."""
         return self.classes > 1
 
@@ -258,10 +258,10 @@ class VectorSymbol(LocalSymbol, frozen=True, tag="vector-symbol"):
             chunk = reports[start : start + step]
             symbols = chunk["symbol"].astype(np.int64)
             directions = self._directions(chunk["slot"], symbols >> 1)
-            sums += self._sum_directions(chunk["slot"], (2 * (symbols & 1) - 1)[:, None] * directions)
-        return total.merged(VectorTotal(len(reports), sums.ravel()))
+            sums += self._sum_directions_by_class(chunk["slot"], (2 * (symbols & 1) - 1)[:, None] * directions)
+        return total.merge_with(VectorTotal(len(reports), sums.ravel()))
 
-    def _sum_directions(self, coins: Coins, directions: Array) -> Ints:
+    def _sum_directions_by_class(self, coins: Coins, directions: Array) -> Ints:
         """Sum directions by class, without their last coordinate and in fixed point; (classes, coordinates)."""
         fixed = np.rint(directions[:, :-1] * _FIXED_POINT_UNIT).astype(np.int64)
         if self.classes == 1:
@@ -287,7 +287,7 @@ class VectorSymbol(LocalSymbol, frozen=True, tag="vector-symbol"):
             chunk = BoundedVectors(contributions.coins[rows], contributions.values[rows])
             lifted = self._lift_to_sphere(chunk)
             for _ in range(self.repeats):
-                sums += self._sum_directions(chunk.coins, self._simulate_directions(lifted, rng))
+                sums += self._sum_directions_by_class(chunk.coins, self._simulate_directions(lifted, rng))
         return self._build_release(VectorTotal(self.repeats * len(contributions), sums.ravel()))
 
     def error_bounds(self, n_participants: int) -> tuple[float, float]:

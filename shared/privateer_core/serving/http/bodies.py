@@ -80,7 +80,7 @@ class Budget:
         self._reading.setdefault(reservation.sender, {})[reservation] = None
         self._evictable_bytes[reservation.sender] += reservation.size
 
-    def end(self, reservation: "Reservation") -> None:
+    def unregister(self, reservation: "Reservation") -> None:
         """Unregister a body that is no longer being read; it keeps its reservation."""
         bodies = self._reading.get(reservation.sender, {})
         if reservation not in bodies:
@@ -122,7 +122,7 @@ class Reservation:
         if not self._is_trusted:
             self._budget.begin(self)
         try:
-            body = await self._collect(chunks)
+            body = await self._join_chunks(chunks)
         except asyncio.CancelledError:
             # A cancellation for another reason must reach the task that cancelled the request.
             if not self._is_evicted or (self._reader and self._reader.uncancel()):
@@ -130,11 +130,11 @@ class Reservation:
             raise _full_error() from None
         finally:
             self._reader = None
-            self._budget.end(self)
+            self._budget.unregister(self)
         self._shrink(len(body))
         return body
 
-    async def _collect(self, chunks: AsyncIterator[bytes]) -> bytearray:
+    async def _join_chunks(self, chunks: AsyncIterator[bytes]) -> bytearray:
         """Return the joined chunks of a body, and refuse more bytes than are reserved."""
         body, max_size = bytearray(), self.size
         async for chunk in chunks:
@@ -146,7 +146,7 @@ class Reservation:
     def evict(self) -> None:
         """Stop reading the body, to make room for other bodies."""
         self._is_evicted = True
-        self._budget.end(self)
+        self._budget.unregister(self)
         self._shrink(0)
         if self._reader:
             self._reader.cancel()

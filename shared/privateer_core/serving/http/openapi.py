@@ -130,17 +130,17 @@ def complete_document(document: dict[str, Any]) -> dict[str, Any]:
     for operation in operations:
         operation.setdefault("security", [])
     document["info"]["license"] = _LICENSE
-    document["components"]["schemas"] = _simplify(_named_schemas(document))
+    document["components"]["schemas"] = _simplify_schema(_named_schemas(document))
     return document | {"servers": [{"url": "/", "description": "This service"}]}
 
 
-def _simplify(node: Any) -> Any:
+def _simplify_schema(node: Any) -> Any:
     """Write lengths of arrays and titles in forms that client generators support, and unindent descriptions."""
     if isinstance(node, list):
-        return [_simplify(item) for item in node]
+        return [_simplify_schema(item) for item in node]
     if not isinstance(node, dict):
         return node
-    simplified = {key: _simplify(item) for key, item in node.items()}
+    simplified = {key: _simplify_schema(item) for key, item in node.items()}
     if node.get("items") is False:
         del simplified["items"]
         simplified["minItems"] = simplified["maxItems"] = len(node["prefixItems"])

@@ -35,7 +35,7 @@ class Version(NamedTuple):
     is_queued: bool = True  # whether strangers wait for their turn; a probe does not cost more if many ask for it
 
 
-def common_version(scope: Scope) -> Version | None:
+def find_common_page_version(scope: Scope) -> Version | None:
     """Return the version of a page that all services have; for strangers any other page is made in their turn."""
     path = scope["path"]
     if path in _CONSTANT_PAGES:

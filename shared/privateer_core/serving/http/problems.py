@@ -91,7 +91,7 @@ class FaultGuard:
                 await answer.send(scope, send)
 
 
-def answer_problems(app: Starlette, service: str) -> None:
+def install_problem_handlers(app: Starlette, service: str) -> None:
     """Make an application answer every error that Privateer or the router raises with a problem.
 
     service: the kind of service, for the answer to a request for an unknown page.

@@ -29,7 +29,7 @@ _GIVE_BACK_SQL: Final = text("DELETE FROM leases WHERE experiment = :name AND ho
 _log = logging.getLogger("privateer.serving")
 
 
-def leases_table(tables: MetaData) -> Table:
+def declare_leases_table(tables: MetaData) -> Table:
     """Declare the table of leases among the tables of a database that replicas share."""
     return Table(
         "leases",

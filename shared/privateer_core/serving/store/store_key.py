@@ -18,7 +18,7 @@ _SEAL_PURPOSE: Final = b"privateer/store-key/1"
 _FIELD: Final = "PRIVATEER_STORE_KEY_FILE"
 
 
-def seal_table(tables: MetaData) -> Table:
+def declare_seal_table(tables: MetaData) -> Table:
     """Declare the table with the seal by which a database recognizes its key."""
     return Table(
         "seal",

@@ -11,7 +11,7 @@ _GRACE_SECONDS: Final = 86_400
 _DELETION_BATCH_SIZE: Final = 5000
 
 
-def spent_tokens_table(name: str, tables: MetaData, *columns: Column[bytes]) -> Table:
+def declare_spent_tokens_table(name: str, tables: MetaData, *columns: Column[bytes]) -> Table:
     """Declare a table of tokens: the expiry of the key, in seconds since 1970, the hash, and further columns."""
     return Table(
         name,

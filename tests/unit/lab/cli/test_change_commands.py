@@ -67,7 +67,7 @@ def test_an_experiment_is_created_changed_and_deleted(spec: Any, capsys: pytest.
     assert [row["action"] for row in rows] == [
         "create", "pause", "resume", "extend", "add-arm", "retire-arm", "stop",
     ]  # fmt: skip
-    assert all(row["who"].startswith("admin ") for row in rows)
+    assert all(row["operator"].startswith("admin ") for row in rows)
     assert "retire-arm" in call(capsys, "change", "log", "life")[1]
     assert "stopped" in call(capsys, "list")[1]
     assert call(capsys, "change", "delete", "life", "--yes") == (0, "life deleted\n")

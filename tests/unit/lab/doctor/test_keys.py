@@ -166,7 +166,7 @@ def test_the_secrets_are_there_for_their_owner_alone(place: IssuerPlace, tmp_pat
 
 def test_the_command_looks_at_an_issuer(place, capsys, monkeypatch):
     monkeypatch.setenv("PRIVATEER_EXPERIMENTS", "offers")
-    monkeypatch.setenv("PRIVATEER_ATTESTATION", "open")
+    monkeypatch.setenv("PRIVATEER_ATTESTATION_VERIFIER", "open")
     monkeypatch.setattr(answers, "fetch_or_none", lambda _: None)
     at(monkeypatch, 1)
     code, out, err = run(capsys, "issuer", "--data", str(place.data), "--json")

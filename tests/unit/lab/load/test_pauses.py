@@ -40,7 +40,7 @@ class Away:
     is_paused: bool = False
     backoff: Backoff = field(default_factory=Backoff)
 
-    async def fetch(self, old: bytes | None) -> bytes | None:
+    async def fetch_publication(self, old: bytes | None) -> bytes | None:
         self.questions += 1
         await asyncio.sleep(0)
         return open_first_round(phased_spec(), KEY).publication if old is None else None
@@ -167,8 +167,8 @@ async def test_every_question_waits_as_long_as_it_is_asked_to(sleeps: Sleeps) ->
     reports = [busy("5"), busy("4000"), web.json_response({"accepted": 2, "refused": {}}, status=202)]
     policy = [busy("2"), web.Response(body=FIRST.publication)]
     async with answering(facts=facts, reports=reports, policy=policy) as wire:
-        assert await wire.fetch(None) is None
-        assert await wire.fetch(None) == FIRST.publication
+        assert await wire.fetch_publication(None) is None
+        assert await wire.fetch_publication(None) == FIRST.publication
         assert await wire.send(report_header(FIRST.round, FIRST.digest), b"sealed", 2, "shuffler") == (2, {})
         assert sleeps.seconds == [2, 7, 3, 5, 30]
         assert (wire.backoff.waits, wire.backoff.seconds) == (5, 47)

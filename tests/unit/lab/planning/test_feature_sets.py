@@ -17,7 +17,7 @@ from privateer_lab.planning.feature_sets.afforded import build_affordable_specs,
 from privateer_lab.planning.feature_sets.budget import feature_budgets, find_budget
 from privateer_lab.planning.feature_sets.outcomes import FeatureCodes, PotentialOutcomes, encode_cells
 from privateer_lab.planning.feature_sets.selection import evaluate_set, rank_features
-from privateer_lab.planning.plans import Variant, find_possible
+from privateer_lab.planning.plans import Variant, find_promises
 
 EXAMPLES = Path(__file__).parents[4] / "examples"
 UNIT = {"low": 0.0, "high": 1.0}
@@ -149,7 +149,7 @@ def test_precisions_of_cells_of_a_declared_rate_do_not_depend_on_other_cells(pro
 
 def test_policies_change_as_more_people_have_reported():
     spec = parse_spec(tables(CENTRAL, 50_000))
-    groups = list(CellReports(spec, 0.5, 0.25).policies)
+    groups = list(CellReports(spec, 0.5, 0.25).batches_by_policy)
     assert sum(map(sum, groups)) == 50_000
     assert len(groups) < 20
     assert groups[0] == [1000]
@@ -180,7 +180,7 @@ def test_correlations_of_hours_are_a_covariance(is_missing):
 def test_a_plan_says_which_features_pay_and_what_more_people_would_bring():
     """Only the first of two features decides anything, and the whole gain is known."""
     spec = load_spec(EXAMPLES / "peaks-shuffle.toml", [], 4000)
-    shuffled, free = feature_budgets(spec, [Variant("shuffle", 1.0, spec), *find_possible(spec, ["none"], [1.0])[0]])
+    shuffled, free = feature_budgets(spec, [Variant("shuffle", 1.0, spec), *find_promises(spec, ["none"], [1.0])[0]])
     assert shuffled.features == free.features == ("x1",)
     assert shuffled.single.value < shuffled.reward.value < free.reward.value
     assert shuffled.reward.value < shuffled.with_twice_people.value
@@ -188,7 +188,7 @@ def test_a_plan_says_which_features_pay_and_what_more_people_would_bring():
     assert free.with_twice_epsilon is None
     assert all(estimate.margin > 0 for estimate in (shuffled.reward, shuffled.single, shuffled.with_twice_people))
     assert shuffled.another is None, "x2 alone tells nothing"
-    (poor,) = feature_budgets(spec, find_possible(spec, ["local"], [0.02])[0])
+    (poor,) = feature_budgets(spec, find_promises(spec, ["local"], [0.02])[0])
     assert (poor.features, poor.algorithm, poor.another) == ((), "bandit", "x1")
     assert poor.reward == poor.single
     assert None not in (poor.with_another, poor.with_twice_people, poor.with_twice_epsilon)

@@ -17,9 +17,9 @@ from privateer_core.privacy.trust import count_honest
 from privateer_lab.cli import output
 from privateer_lab.planning import sweep as sweeps
 from privateer_lab.planning.plans import (
-    count_needed,
+    count_until_gain_share,
     describe_batches,
-    find_possible,
+    find_promises,
     find_smallest_batch,
     make_variants,
     summarize_promise,
@@ -42,8 +42,8 @@ def make_run(path: tuple[tuple[int, float, float, float], ...]) -> Run:
 
 def test_people_needed_is_where_the_policy_begins_to_earn() -> None:
     """From 1,000 people on .05 a person is lost where the best constant arm loses .3: five sixths are gained."""
-    assert count_needed(make_run(PATH), 0.8) == 1000
-    assert count_needed(make_run(PATH), 0.9) is None
+    assert count_until_gain_share(make_run(PATH), 0.8) == 1000
+    assert count_until_gain_share(make_run(PATH), 0.9) is None
 
 
 def test_a_lead_by_chance_that_is_lost_again_does_not_pay() -> None:
@@ -53,12 +53,12 @@ def test_a_lead_by_chance_that_is_lost_again_does_not_pay() -> None:
         regrets = [sum(rates[: n // 1000]) * 1000 for n in range(1000, 1000 * len(rates) + 1, 1000)]
         return make_run(tuple((1000 * n, regret, 300.0 * n, 500.0 * n) for n, regret in enumerate(regrets, 1)))
 
-    assert count_needed(play(0.4, 0.2, 0.4, 0.4, 0.4, 0.4, 0.4, 0.4), 0.0) is None
-    assert count_needed(play(0.4, 0.2, 0.4, 0.4, 0.2, 0.2, 0.2, 0.2), 0.0) == 4000
+    assert count_until_gain_share(play(0.4, 0.2, 0.4, 0.4, 0.4, 0.4, 0.4, 0.4), 0.0) is None
+    assert count_until_gain_share(play(0.4, 0.2, 0.4, 0.4, 0.2, 0.2, 0.2, 0.2), 0.0) == 4000
 
 
 def test_nobody_gains_where_one_arm_is_best_for_all() -> None:
-    assert count_needed(make_run(tuple((n, 0.1 * n, 0.0, 0.5 * n) for n in (100, 200))), 0.5) is None
+    assert count_until_gain_share(make_run(tuple((n, 0.1 * n, 0.0, 0.5 * n) for n in (100, 200))), 0.5) is None
 
 
 def test_the_smallest_batch_keeps_the_promise_and_a_smaller_one_does_not() -> None:
@@ -87,7 +87,7 @@ def test_a_promise_that_the_learner_refuses_is_left_out_with_the_reason() -> Non
 
 def test_a_promise_that_is_not_possible_refuses_its_row_alone() -> None:
     spec = make_spec({"experiment.horizon": 900, "experiment.round_size": 100})
-    possible, refused = find_possible(spec, ("local", "shuffle"), (1.0,))
+    possible, refused = find_promises(spec, ("local", "shuffle"), (1.0,))
     assert [variant.model for variant in possible] == ["local"]
     assert [refusal.as_row["model"] for refusal in refused] == ["shuffle"]
     assert "horizon" in refused[0].as_row["why"] or "round_size" in refused[0].as_row["why"]

@@ -45,11 +45,11 @@ def test_the_columns_of_a_spec() -> None:
     assert SPEC.dimension == 7
     assert SPACE.halvings[:3].tolist() == [1, 1, 1]
     assert SPACE.halvings[4:].tolist() == [1, 2, 1]
-    assert Space.numbers(3).column_of_level_in_turn().tolist() == (np.arange(DEPTH_MAX) % 3).tolist()
+    assert Space.numbers(3).columns_in_turn().tolist() == (np.arange(DEPTH_MAX) % 3).tolist()
 
 
 def test_columns_alternate_while_they_divide_participants() -> None:
-    turns = SPACE.column_of_level_in_turn()
+    turns = SPACE.columns_in_turn()
     assert len(turns) == DEPTH_MAX
     assert turns[:8].tolist() == [0, 1, 2, 3, 4, 5, 6, 3]
     counts = np.bincount(turns[: SPACE.depth], minlength=7)
@@ -59,8 +59,8 @@ def test_columns_alternate_while_they_divide_participants() -> None:
 
 def test_the_tree_begins_with_a_bin_for_each_level() -> None:
     """Six levels have three bits, and yes or no has one: codes without a level have no bin."""
-    assert SPACE.columns_of_levels(16) == [6, 0, 1, 2]
-    assert SPACE.columns_of_levels(8) == [6]
+    assert SPACE.select_level_columns(16) == [6, 0, 1, 2]
+    assert SPACE.select_level_columns(8) == [6]
     kind, *_, premium = SPACE.parts
     policy: Any = Schedule(SPEC).open(0).policy
     lower, upper = policy.edges()

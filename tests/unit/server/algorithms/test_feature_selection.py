@@ -198,11 +198,11 @@ def test_a_warm_start_keeps_the_selected_features():
 def test_evidence_of_the_selection_fades_with_the_half_life():
     spec = six_spec({"algorithm.half_life": 2000})
     learner, state = PartitionLearner(spec), run_selection(spec)[-1].state
-    information = learner.process(state).other_observations.information
+    information = learner.build_process(state).other_observations.information
     later = replace(state, n_own_reports=state.n_own_reports + 2000)
-    assert learner.process(later).other_observations.information == pytest.approx(information / 2)
+    assert learner.build_process(later).other_observations.information == pytest.approx(information / 2)
     start = learner.start_from_state(later, spec)
-    assert learner.process(start).other_observations.information == pytest.approx(information / 2)
+    assert learner.build_process(start).other_observations.information == pytest.approx(information / 2)
 
 
 def test_selection_may_run_on_a_source():
@@ -220,7 +220,7 @@ def test_selection_may_run_on_a_source():
 def test_discarded_features_are_one_observation_of_all_participants():
     state = run_selection(six_spec())[-1].state
     selection = replace(state.selection, kept=np.arange(6) == 1)
-    evidence = FeatureSelector(six_spec()).observations(selection, np.array([1]), UNSCALED, 0, math.inf)
+    evidence = FeatureSelector(six_spec()).build_observations(selection, np.array([1]), UNSCALED, 0, math.inf)
     assert evidence.lower.tolist() == [[0.0], [0.25], [0.5], [0.75], [0.0]]
     assert evidence.upper[-1] == 1
     others = np.delete(state.selection.evidence.precision, np.arange(4, 8), axis=0)

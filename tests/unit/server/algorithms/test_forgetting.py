@@ -43,7 +43,7 @@ def make_evidence(precision=8.0, probabilities=(0.5, 0.5), used=0):
 
 
 def faded(evidence, people):
-    return evidence.scaled(ForgettingRule(LIVES, chooses=True).retention(people))
+    return evidence.scaled_by(ForgettingRule(LIVES, chooses=True).retention(people))
 
 
 def test_evidence_counts_half_after_a_half_life_and_the_endless_one_stays():
@@ -200,7 +200,7 @@ def test_decided_bins_still_explore_under_forgetting(changes):
 
 def exploration_share(learner, state):
     kinds = learner.allocation.classify_bins(
-        learner.process(state), state.active, state.posterior.variance, selected=False
+        learner.build_process(state), state.active, state.posterior.variance, selected=False
     )
     return learner.allocation.exploration_factors(
         kinds, state.n_own_reports, learner.forgetting.half_life(state.discounted), 0.5
@@ -216,7 +216,7 @@ def test_forgetting_reduces_late_exploration():
     assert exploration_share(learner, late) < 0.7 * exploration_share(plain, replace(late, discounted=None))
 
 
-def test_a_state_says_which_memory_is_used():
+def test_an_answer_names_the_half_life_in_use():
     *_, last = rounds(make_spec({**QUICK, **AUTO}), PEAKS)
     first = learner_for(make_spec({**QUICK, **AUTO})).answer(last.state).first_of(HalfLives)
     assert first.candidates == (None, 30_000, 10_000, 3_000)

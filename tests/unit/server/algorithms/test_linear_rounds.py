@@ -47,7 +47,7 @@ def test_a_first_round_is_reinterpreted_with_later_moments():
     learner, first = rounds("shuffle", [2000])
     later = rounds("shuffle", [2000, 100_000])[1]
     past_round = first.recent.rounds[0]
-    old, new = learner.statistics(first, past_round, 1 << 13), learner.statistics(later, past_round, 1 << 13)
+    old, new = (learner.fit_statistics(first, past_round, 1 << 13), learner.fit_statistics(later, past_round, 1 << 13))
     assert np.allclose(old[0], first.information, rtol=0.2, atol=0.05 * np.abs(old[0]).max())
     slopes = [np.trace(statistics[0].sum(axis=0)[1:, 1:]) for statistics in (old, new)]
     assert slopes[1] < 0.3 * slopes[0]
@@ -57,8 +57,8 @@ def test_recent_and_settled_evidence_add_up():
     learner, state = rounds("shuffle", [1000] * 12)
     assert len(state.recent.rounds) == 10
     last = state.recent.rounds[-1]
-    statistics = [learner.statistics(state, past_round, 1 << 13) for past_round in state.recent.rounds[:-1]]
-    statistics.append(learner.statistics(state, last, 1 << 15))
+    statistics = [learner.fit_statistics(state, past_round, 1 << 13) for past_round in state.recent.rounds[:-1]]
+    statistics.append(learner.fit_statistics(state, last, 1 << 15))
     assert np.allclose(state.information, state.recent.information + sum(information for information, _ in statistics))
     assert np.allclose(state.scores, state.recent.scores + sum(scores for _, scores in statistics))
     assert state.recent.information.any()
@@ -92,12 +92,12 @@ def spec_of(model="central", **table):
 
 
 def test_rounds_of_equal_size_under_central_privacy_are_released_as_running_sums():
-    assert (spec_of().steps, type(learner(spec_of()))) == (10, ContinualLearner)
+    assert (spec_of().n_releases, type(learner(spec_of()))) == (10, ContinualLearner)
     mechanism = Schedule(spec_of()).open(1).policy.terms.mechanism
     assert isinstance(mechanism, RunningVectors)
     assert (mechanism.kind, mechanism.steps) == ("root", 10)
     for other in (spec_of(min_round_fraction=0.3), spec_of("none"), spec_of("local"), spec_of(round_size=20_000)):
-        assert (other.steps, type(learner(other))) == (0, ResidualLearner)
+        assert (other.n_releases, type(learner(other))) == (0, ResidualLearner)
         assert not isinstance(Schedule(other).open(1).policy.terms.mechanism, RunningVectors)
 
 

@@ -33,7 +33,7 @@ def halve_bins(overrides, variance):
 
 def list_one_arm_bins(learner, state):
     """Bins of which a round plays one arm."""
-    process = learner.process(state)
+    process = learner.build_process(state)
     return learner.allocation.classify_bins(process, state.active, state.posterior.variance, selected=False).one_arm
 
 
@@ -86,7 +86,7 @@ def test_equal_parts_of_a_bin_have_the_same_arm():
 def test_dropping_needs_a_larger_gap_where_rounds_have_one_arm():
     """Bins with as much doubt of a value as of the average have 2 (.2 + within) as the variance of a difference."""
     learner, state = halve_bins(SHUFFLE, 0.2)
-    process = learner.process(state)
+    process = learner.build_process(state)
     within = process.kernel.within_bin_variances(*process.box)
     behind = np.zeros((8, 3))
     behind[:, 2] = -2 * np.sqrt(2 * (0.2 + within))
@@ -146,7 +146,7 @@ def make_one_bin():
     """A state of one bin, and a policy that tells its four parts apart."""
     learner = PartitionLearner(SPEC)
     state = learner.start(0)
-    parts = split_undecided_bins(learner.process(state), state.active, learner.space, learner.splitting)
+    parts = split_undecided_bins(learner.build_process(state), state.active, learner.space, learner.splitting)
     tree = {"axes": parts.tree.all_axes(2), "depths": parts.tree.depths, "paths": parts.tree.paths}
     tree |= {"active": np.ones((4, 3), np.bool_), "bins": np.arange(4), "wholes": np.zeros(4, np.int64)}
     return state, parts, learner.build_policy_from_shares(NewRound(1, 9, 1000), SHARES, parts.shares, **tree)

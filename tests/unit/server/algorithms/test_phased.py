@@ -81,7 +81,7 @@ def test_widths_cover_differences(trust, monkeypatch):
         averages = people.rewards(no_contexts, decisions, rng) * 0.9
         coins = rng.integers(0, 2**32, len(averages), dtype=np.uint32)
         release = policy.mechanism.simulate(policy.contribute(no_contexts, coins, decisions, averages), rng)
-        estimate = learner._estimate(policy, release.sums / release.reports, release.reports, basis)
+        estimate = learner._estimate_parameters(policy, release.sums / release.reports, release.reports, basis)
         for column, (first, second) in enumerate(pairs):
             difference = points[first] - points[second]
             error = difference @ estimate.theta - 0.9 * (values[first] - values[second])

@@ -36,7 +36,7 @@ def simulate_mass(mechanism, seed, people=5000):
     keys = rng.choice(5, people, p=[*MASSES, 0.25])
     slots = rng.integers(0, 2**32, people, dtype=np.uint32)
     keys[keys == 4] = -1
-    groups = LAYOUT.group(LAYOUT.hashes(slots, np.maximum(keys, 0)), np.maximum(keys, 0))
+    groups = LAYOUT.find_groups(LAYOUT.hashes(slots, np.maximum(keys, 0)), np.maximum(keys, 0))
     keyed_values = KeyedValues(slots, keys, groups, rng.random(people))
     total = mechanism.add(mechanism.empty(), mechanism.randomize(keyed_values, SeededNoise(rng)))
     return mechanism.release(total, SeededNoise(rng))

@@ -30,7 +30,7 @@ from privateer_server.algorithms.trial.treatment_effects import (
     benjamini_hochberg,
     compute_average_effects,
     compute_effects,
-    fieller,
+    fieller_limits,
     holm,
     stopped_effect,
 )
@@ -55,7 +55,7 @@ def run_looks(trials: Trials, seed: int, times: tuple[float, ...] = TIMES) -> li
     rng, looks, before = np.random.default_rng(seed), [trials.begin()], 0.0
     allocation = np.tile(np.array(trials.arms), (trials.count * len(trials.segments), 1))
     for time in times:
-        looks.append(looks[-1].add(trials.epoch(rng, round((time - before) * trials.people), allocation)))
+        looks.append(looks[-1].add(trials.draw_epoch(rng, round((time - before) * trials.people), allocation)))
         before = time
     return looks[1:]
 
@@ -107,10 +107,10 @@ def test_the_effect_that_ended_a_trial_is_in_units_of_rewards(name: str) -> None
 
 
 def test_fieller_is_a_test_of_every_ratio_inverted() -> None:
-    low, high = fieller(np.array([0.3]), np.array([0.01]), np.array([0.4]), np.array([0.003]), 2.0)
+    low, high = fieller_limits(np.array([0.3]), np.array([0.01]), np.array([0.4]), np.array([0.003]), 2.0)
     for end in (low[0], high[0]):
         assert abs(0.3 - end * 0.4) == pytest.approx(2 * np.sqrt(0.01 + end**2 * 0.003))
-    assert np.isinf(fieller(np.array([0.3]), np.array([0.01]), np.array([0.1]), np.array([0.003]), 2.0)[0])
+    assert np.isinf(fieller_limits(np.array([0.3]), np.array([0.01]), np.array([0.1]), np.array([0.003]), 2.0)[0])
 
 
 def test_reasons_of_missing_effects() -> None:
@@ -126,7 +126,7 @@ def test_reasons_of_missing_effects() -> None:
     asked_for = compute_effects(evidence, smallest=0.001)
     assert (asked_for.reason == np.where(asked_for.decided, ReasonCode.NONE, ReasonCode.SMALL)).all()
     assert (compute_effects(evidence, smallest=1.0).reason == ReasonCode.NONE).all()
-    next_look = evidence.add(Trials(SETTINGS["none"], SEGMENTS, MEANS, 5_000, 1).epoch(*third_look()))
+    next_look = evidence.add(Trials(SETTINGS["none"], SEGMENTS, MEANS, 5_000, 1).draw_epoch(*third_look()))
     assert (compute_effects(next_look).reason == ReasonCode.LOOK).all()
 
 

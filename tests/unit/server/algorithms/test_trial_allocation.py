@@ -10,7 +10,7 @@ from privateer_core.algorithms.trial import TrialSpec
 from privateer_server.algorithms.trial.allocation import (
     Holdout,
     best_probabilities,
-    match_probabilities,
+    compute_matching_shares,
     raise_to_floor,
 )
 from privateer_server.algorithms.trial.evidence.epochs import Epoch, TrialDesign
@@ -29,7 +29,7 @@ def draw_evidence(means: list[list[float]], people: float, seed: int = 0) -> Tri
     arms = len(means[0])
     trials = Trials(SETTINGS["none"], SEGMENTS, np.array(means), people, 1, arms=(1 / arms,) * arms)
     shares = np.full((2, arms), 1 / arms)
-    return trials.begin().add(trials.epoch(np.random.default_rng(seed), people, shares))
+    return trials.begin().add(trials.draw_epoch(np.random.default_rng(seed), people, shares))
 
 
 def test_the_probability_of_being_best_is_that_of_draws() -> None:
@@ -50,10 +50,10 @@ def test_every_arm_keeps_its_minimum_share() -> None:
 
 
 def test_matching_favours_the_better_arm_and_starts_as_planned() -> None:
-    shares = match_probabilities(draw_evidence([[0.3, 0.4], [0.4, 0.3]], 5_000), 0.02)
+    shares = compute_matching_shares(draw_evidence([[0.3, 0.4], [0.4, 0.3]], 5_000), 0.02)
     assert shares[0, 1] > 0.9 > 0.1 > shares[1, 1] >= 0.02
     blank = Trials(SETTINGS["none"], SEGMENTS, np.full((2, 2), 0.5), 1e4, 1, arms=(0.3, 0.7)).begin()
-    assert match_probabilities(blank, 0.02) == pytest.approx(np.tile([0.3, 0.7], (2, 1)))
+    assert compute_matching_shares(blank, 0.02) == pytest.approx(np.tile([0.3, 0.7], (2, 1)))
 
 
 def test_matching_waits_until_both_arms_have_events() -> None:
@@ -61,7 +61,7 @@ def test_matching_waits_until_both_arms_have_events() -> None:
     rates, planned = np.array([[0.002, 0.014]]), np.array([[0.5, 0.5]])
     design = TrialDesign(0.05, 1e5, np.array([0.5, 0.5]), np.ones(1))
     shares = [
-        match_probabilities(
+        compute_matching_shares(
             TrialEvidence.begin(design).add(Epoch(2 * n, n * rates, n * planned * 2, 1, 0, 0, planned)), 0.02
         )
         for n in (500.0, 5_000.0)
@@ -82,7 +82,7 @@ def test_the_gain_of_choosing_by_segment_is_unbiased(setting: object) -> None:
     for _ in range(200):
         trials = Trials(setting, segments, means, 1e5, 1, arms=(0.5, 0.5))
         holdout = Holdout.begin(trials.begin().design, 4e4, np.array([1, 0, 1, 0]), 0)
-        gain = holdout.add(trials.epoch(rng, 6e4, np.full((4, 2), 0.5))).gain()
+        gain = holdout.add(trials.draw_epoch(rng, 6e4, np.full((4, 2), 0.5))).gain()
         assert gain is not None
         value, low, _ = gain
         deviation = (value - low) / critical_values((1.0,), 0.05)[-1]

@@ -39,7 +39,9 @@ FEW: Reason = Reason.FEW_PEOPLE
 def decide_looks(*looks: tuple[float, float, float], tested: bool) -> StandingDecisions:
     """Return the decisions on one effect after looks with these intervals."""
     path, none = np.array(looks).reshape(len(looks), 1, 3), np.full(1, np.nan)
-    return StandingDecisions.from_path(path, np.arange(1.0, len(looks) + 1) * 1000, np.array([tested]), (none, none))
+    return StandingDecisions.from_interval_path(
+        path, np.arange(1.0, len(looks) + 1) * 1000, np.array([tested]), (none, none)
+    )
 
 
 @pytest.mark.parametrize(
@@ -87,7 +89,7 @@ def test_an_average_is_decided_only_where_its_interval_leaves_0_out(interval, te
     treatments = spec.arm_count - 1
     assert findings.average is not None
     path, calls = np.tile(interval, (1, treatments, 1)), np.full(treatments, tested)
-    averages = StandingDecisions.from_path(path, np.array([1000.0]), calls, (np.full(treatments, np.nan),) * 2)
+    averages = StandingDecisions.from_interval_path(path, np.array([1000.0]), calls, (np.full(treatments, np.nan),) * 2)
     average = replace(findings.average, estimate=path[0, :, 0], low=path[0, :, 1], high=path[0, :, 2])
     effects = build_effects(state, replace(findings, average=average, average_decisions=averages), spec)
     averages_shown = [effect for effect in effects if effect.group is None]

@@ -24,7 +24,7 @@ from privateer_server.algorithms.trial.reasons import ReasonCode
 from privateer_server.algorithms.trial.state import (
     build_epoch,
     build_everybody_epoch,
-    build_members_epoch,
+    build_own_segment_epoch,
     compute_excess,
 )
 from privateer_server.algorithms.trial.treatment_effects import (
@@ -111,7 +111,7 @@ def simulate_policy(case: Case, policy: TrialPolicy) -> SimulatedAverages:
         epoch = build_epoch(policy, release)
         everybody = TrialEvidence.begin(plans.everybody).add(build_everybody_epoch(policy, release))
         weights = stable_weights(plans.segments, epoch)
-        members = Sums.empty(plans.segments).add(build_members_epoch(policy, release), weights)
+        members = Sums.empty(plans.segments).add(build_own_segment_epoch(policy, release), weights)
         direct.append(everybody.average)
         combined.append(combine_averages(TrialEvidence.begin(plans.segments).add(epoch), everybody))
         shares.append(estimate_asked_shares(members))

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from privateer_core.codec import encode
-from privateer_server.algorithms.trial.allocation import match_probabilities
+from privateer_server.algorithms.trial.allocation import compute_matching_shares
 from privateer_server.algorithms.trial.evidence.epochs import Epoch, PlannedEpoch, TrialDesign
 from privateer_server.algorithms.trial.evidence.trial_evidence import (
     HitValues,
@@ -31,9 +31,9 @@ def run_trials(trials: Trials, adapt: bool, drift: float = 0.0, seed: int = 0) -
     shares = np.tile(evidence.design.arms, (len(evidence.design.segments), 1))
     for time in TIMES:
         moved = drift * (time - TIMES[0]) / (1 - TIMES[0])
-        epochs.append(trials.epoch(rng, round((time - before) * trials.people), shares, moved))
+        epochs.append(trials.draw_epoch(rng, round((time - before) * trials.people), shares, moved))
         evidence, before = evidence.add(epochs[-1]), time
-        shares = match_probabilities(evidence, 0.1) if adapt else shares
+        shares = compute_matching_shares(evidence, 0.1) if adapt else shares
     return evidence, epochs
 
 
@@ -86,9 +86,9 @@ def test_stable_scores_are_a_brownian_motion() -> None:
     trials = Trials(SETTINGS["none"], SEGMENTS[:1], np.full((1, 2), 0.3), 1e5, 4_000)
     rng, evidence, shares, before, precise = np.random.default_rng(5), trials.begin(), np.full((4_000, 2), 0.5), 0.0, []
     for time in TIMES:
-        evidence = evidence.add(trials.epoch(rng, round((time - before) * 1e5), shares))
+        evidence = evidence.add(trials.draw_epoch(rng, round((time - before) * 1e5), shares))
         precise.append(standardized_scores(evidence.precise))
-        shares, before = match_probabilities(evidence, 0.025), time
+        shares, before = compute_matching_shares(evidence, 0.025), time
     moves = np.diff(evidence.scores[..., 0] * np.sqrt(TIMES)[:, None], axis=0).var(axis=1) / np.diff(TIMES)
     assert moves == pytest.approx(np.ones(len(TIMES) - 1), abs=0.09)
     assert false_positive_rate(evidence.scores) == pytest.approx(0.05, abs=0.014)
@@ -105,7 +105,7 @@ def test_epochs_add_variance_by_their_people_also_where_noise_decides() -> None:
     rng, evidence, before, alike = np.random.default_rng(6), trials.begin(), 0.0, []
     plain = evidence.stable
     for time in TIMES:
-        epoch = trials.epoch(rng, round((time - before) * people), np.full((4_000, 2), 0.5))
+        epoch = trials.draw_epoch(rng, round((time - before) * people), np.full((4_000, 2), 0.5))
         evidence, plain, before = evidence.add(epoch), plain.add(epoch, np.ones((4_000, 1))), time
         alike.append(standardized_scores(plain)[:, 0])
 
@@ -124,7 +124,7 @@ def test_the_formulas_of_a_plan_have_the_simulated_deviations() -> None:
     sizes = np.diff((0.0, *TIMES)) * people
     rng, evidence = np.random.default_rng(8), trials.begin()
     for size in sizes:
-        evidence = evidence.add(trials.epoch(rng, round(size), np.full((4_000, 2), 0.5)))
+        evidence = evidence.add(trials.draw_epoch(rng, round(size), np.full((4_000, 2), 0.5)))
     epochs = [PlannedEpoch(size, setting.keep, setting.other, setting.noise) for size in sizes]
     planned = float(effect_deviations(replace(trials, count=1).design, epochs, 0.125)[0, 0])
     assert evidence.stable.difference.std() == pytest.approx(planned, rel=0.045)
@@ -183,7 +183,7 @@ def test_an_average_counts_segments_with_an_empty_arm() -> None:
 @pytest.mark.parametrize(("decay", "rate"), [(0.0, 0.01), (0.6, 0.01), (0.6, 0.9), (0.95, 0.3)])
 def test_sums_over_a_few_people_vary_least_at_their_centre(decay: float, rate: float) -> None:
     trials = Trials(TrialSetting(decay=decay), np.array([0.05, 0.95]), np.full((2, 2), rate), 4e3, 1)
-    sums = trials.begin().add(trials.epoch(np.random.default_rng(3), 4_000, np.full((2, 2), 0.5))).common
+    sums = trials.begin().add(trials.draw_epoch(np.random.default_rng(3), 4_000, np.full((2, 2), 0.5))).common
     hit_values = HitValues(np.full((2, 1), rate), np.full((2, 1), rate * (1 - rate)))
     best = best_centres(sums, hit_values)
     assert ((best >= 0) & (best <= 1)).all()
@@ -199,7 +199,7 @@ def test_hits_by_other_segments_are_subtracted_at_every_centre() -> None:
     design = TrialDesign(0.05, 1e3, np.array([0.5, 0.5]), np.full(1, 0.1))
     sums = Sums.empty(design).add(Epoch(1e3, positive, hits, 0.4, 0.2, 0.0, np.full((1, 2), 0.5)), np.ones((1, 1)))
     for centre in (0.1, 0.5, 0.8):
-        estimates, _ = estimate_from_people(sums, HitValues.shrunk(sums), np.array([[centre]]))
+        estimates, _ = estimate_from_people(sums, HitValues.from_segments(sums), np.array([[centre]]))
         assert estimates[0, 0] == pytest.approx(np.full(2, 0.1 * (0.3 - centre)))
 
 

@@ -43,7 +43,7 @@ async def test_listed_operations_are_those_of_the_algorithm(api: Api, name: str,
         "/experiments", json=spec.model_dump(mode="json", exclude_none=True), headers=ADMIN
     )
     assert response.status_code == 201, response.text
-    offered = response.json()["accepts"]
+    offered = response.json()["allowed_changes"]
     assert {"pause", "stop", "delete"} <= set(offered)
     assert "resume" not in offered
     answer = await change(api, action, wish(spec, action), name=spec.name)
@@ -53,11 +53,11 @@ async def test_listed_operations_are_those_of_the_algorithm(api: Api, name: str,
 async def test_listed_operations_follow_the_status(api: Api) -> None:
     await api.create(SMALL)
     all_changes = ["pause", "extend", "stop", "retire-arm", "add-arm", "clone", "delete"]
-    assert (await api.facts())["accepts"] == all_changes
+    assert (await api.facts())["allowed_changes"] == all_changes
     await make_change(api, "pause")
-    assert (await api.facts())["accepts"] == ["resume", *all_changes[1:]]
+    assert (await api.facts())["allowed_changes"] == ["resume", *all_changes[1:]]
     await make_change(api, "stop")
-    assert (await api.facts())["accepts"] == ["retire-arm", "clone", "delete"]
+    assert (await api.facts())["allowed_changes"] == ["retire-arm", "clone", "delete"]
 
 
 async def test_an_experiment_states_that_it_never_publishes_a_result(api: Api) -> None:
@@ -68,6 +68,6 @@ async def test_an_experiment_states_that_it_never_publishes_a_result(api: Api) -
 async def test_listed_operations_follow_a_pending_change(api: Api) -> None:
     await api.create(SMALL)
     facts = await api.facts()
-    assert "retire-arm" in facts["accepts"]
+    assert "retire-arm" in facts["allowed_changes"]
     await make_change(api, "retire-arm", {"arm": facts["spec"]["experiment"]["arms"][0]})
-    assert "retire-arm" not in (await api.facts())["accepts"]  # of the two that are left
+    assert "retire-arm" not in (await api.facts())["allowed_changes"]  # of the two that are left

@@ -23,7 +23,7 @@ async def test_a_pause_invites_no_participants_and_waits_for_reports_in_flight(a
     await api.create(SMALL)
     first = await api.publication()
     answer = await make_change(api, "pause")
-    assert answer | {"status": "paused", "version": 1, "changed": True, "waiting": []} == answer
+    assert answer | {"status": "paused", "version": 1, "changed": True, "pending_changes": []} == answer
     assert not await asks(api)
     assert await api.publication() == first
     # Those who chose before report as ever, and the round is learned from.
@@ -115,7 +115,7 @@ async def test_an_arm_that_is_still_given_can_be_retired_after_the_end(api: Api,
     before, (arm,) = await api.facts(), await arms_played(api)
     assert before["status"] == ended
     answer = await make_change(api, "retire-arm", {"arm": arm})
-    assert answer | {"status": ended, "version": before["version"] + 1, "waiting": []} == answer
+    assert answer | {"status": ended, "version": before["version"] + 1, "pending_changes": []} == answer
     assert arm not in await arms_played(api)
     assert not await asks(api)
     facts = await api.facts()

@@ -193,7 +193,7 @@ def full_round(data: Data) -> OpenRound:
     first = open_first_round(make_spec(CENTRAL), data.keys.create_key())
     opener = data.keys.find_decryptor(first.round.public_key)
     assert opener is not None
-    entry = RoundCloser(data, SystemClock()).record(first, None)
+    entry = RoundCloser(data, SystemClock()).record_publication(first, None)
     data.store.create("test", first.schedule.encoded_spec, entry.following)
     data.store.commit([RoundUpdate("test", 1, 20, state=RoundState.CLOSED)])
     return first

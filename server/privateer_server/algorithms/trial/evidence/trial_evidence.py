@@ -50,7 +50,7 @@ def average_contributions(sums: Sums, design: TrialDesign) -> Average:
     (`estimate_from_people`). The average is ready when everybody's hits together are.
     """
     rate, q, _, _ = rates(sums)
-    values = HitValues.shrunk(sums)
+    values = HitValues.from_segments(sums)
     small_values, small_variances = estimate_from_people(sums, values, best_centres(sums, values))
     contributions = np.where(sums.is_ready, rate / q * sums.difference, small_values[..., 0] - small_values[..., 1])
     variance = _add_variances(sums, design, contributions, sums.variance, small_variances)
@@ -67,7 +67,7 @@ def side_variances(sums: Sums, design: TrialDesign, contributions: Array, critic
 
     They add up what each arm's own rewards vary, as `Sums.side_variances` says it of a segment that is ready.
     """
-    values = HitValues.shrunk(sums)
+    values = HitValues.from_segments(sums)
     _, small = estimate_from_people(sums, HitValues.from_arms(sums), best_centres(sums, values))
     low, high = (_add_variances(sums, design, contributions, side, small) for side in sums.side_variances(critical))
     return low, high
@@ -122,7 +122,7 @@ class HitValues:
     variance: Array
 
     @classmethod
-    def shrunk(cls, sums: Sums) -> Self:
+    def from_segments(cls, sums: Sums) -> Self:
         """Return each segment's moments, shrunk to those of all segments.
 
         With t a segment's effective hits, f the mean of all segments, or what it lacks of 1 where that is less, and s^2

@@ -237,7 +237,7 @@ class Sums:
     @cached_property
     def has_few_rare(self) -> Bools:
         """Shape (J, K): whether too few rewards determine the mean of an arm, unless noise hides their variance."""
-        return ~(self._has_rare_outcomes(self.min_rare_outcomes) | self.is_hidden)
+        return ~(self._has_rare_outcomes(self.min_rare_outcomes) | self.is_variance_within_noise)
 
     @property
     def is_inhabited(self) -> Bools:
@@ -283,11 +283,11 @@ class Sums:
         """
         if self.values is None:
             return np.zeros(self.people.shape, bool)
-        may_be_noise = self.is_hidden & ~self._has_rare_outcomes(_MIN_RARE_OUTCOMES_WITH_NOISE)
+        may_be_noise = self.is_variance_within_noise & ~self._has_rare_outcomes(_MIN_RARE_OUTCOMES_WITH_NOISE)
         return np.asarray((self.spread_of_hits <= self.values.resolution) | may_be_noise)
 
     @cached_property
-    def is_hidden(self) -> Bools:
+    def is_variance_within_noise(self) -> Bools:
         """Shape (J, K): whether the measured variance of rewards may be noise alone."""
         if self.values is None:
             return np.zeros(self.people.shape, bool)

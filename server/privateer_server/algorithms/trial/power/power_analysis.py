@@ -106,7 +106,7 @@ _N_STEPS: Final = 6
 
 def effect_deviations(design: TrialDesign, epochs: Sequence[PlannedEpoch], rate: float | Array) -> Array:
     """Return standard errors (J, K) of effects after all epochs at planned shares; ``rate`` may be (J, K)."""
-    return np.asarray(np.sqrt(sum(_variances(design, epochs, rate))))
+    return np.asarray(np.sqrt(sum(_contrast_variance_parts(design, epochs, rate))))
 
 
 def look_times(design: TrialDesign, epochs: Sequence[PlannedEpoch]) -> tuple[float, ...]:
@@ -126,13 +126,13 @@ def required_people(
     target_variance = (effect / find_drift(look_times(design, epochs), design.alpha, power)) ** 2
     ratio: Array = np.ones(1)
     for _ in range(_N_STEPS):
-        sampling, noise = _variances(design, epochs, rate, ratio)
+        sampling, noise = _contrast_variance_parts(design, epochs, rate, ratio)
         s, noise_term = sampling * n_people * ratio, np.maximum(noise, 0.0) * np.square(n_people * ratio)
         ratio = (s + np.sqrt(np.square(s) + 4 * target_variance * noise_term)) / (2 * target_variance * n_people)
     return np.asarray(np.ceil(n_people * ratio - _ROUNDING_MARGIN))
 
 
-def _variances(
+def _contrast_variance_parts(
     design: TrialDesign, epochs: Sequence[PlannedEpoch], rate: float | Array, size_ratio: float | Array = 1.0
 ) -> tuple[Array, Array]:
     """Return the contributions of sampling and noise to the variance of effects, (J, K) each.
@@ -243,7 +243,7 @@ class PowerAnalysis:
             lambda plan, arm, row: find_minimum_detectable_effect(plan, arm, self.target, guess[row, arm]), guess
         )
 
-    def corrected_effects(self, least_effects: Array, families: Array) -> Array:
+    def apply_holm_correction(self, least_effects: Array, families: Array) -> Array:
         """Return the detectable effects under Holm's correction, if all others of their family are null.
 
         least_effects: those whose own interval leaves 0 out, (rows, K).
@@ -251,15 +251,15 @@ class PowerAnalysis:
         """
         alpha, times = self.plans.segments.alpha, look_times(self.plans.segments, self.epochs)
         drifts = {int(size): find_drift(times, alpha / size, self.target) for size in np.unique(families)}
-        corrected_effects = least_effects * np.array([[drifts[int(size)] / self._drift] for size in families])
-        return np.where(corrected_effects > max(self.rate, 1 - self.rate), np.inf, corrected_effects)
+        apply_holm_correction = least_effects * np.array([[drifts[int(size)] / self._drift] for size in families])
+        return np.where(apply_holm_correction > max(self.rate, 1 - self.rate), np.inf, apply_holm_correction)
 
     def power(self, effect: float) -> tuple[Array, Array]:
         """Return the power for an effect, and the mean share of participants until its decision.
 
         Shapes are those of `minimum_detectable_effects`.
         """
-        drift = effect / self._deviations(effect)
+        drift = effect / self._standard_errors(effect)
         alpha, times = self.plans.segments.alpha, look_times(self.plans.segments, self.epochs)
         probabilities = np.reshape(power(times, alpha, drift.ravel()), drift.shape)
         decision_times = np.vectorize(lambda cell_drift: decision_time(times, alpha, float(cell_drift)))(drift)
@@ -274,7 +274,7 @@ class PowerAnalysis:
         segment_people = required_people(design, self.epochs, self._mean_rates(effect), effect, self.target)
         guess = self.people / design.people * segment_people
         if len(design.segments) > 1:
-            overall = self.people * np.square(self._drift * self._deviations(effect)[-1] / effect)
+            overall = self.people * np.square(self._drift * self._standard_errors(effect)[-1] / effect)
             guess = np.concatenate([guess, overall[None]])
         if self.uses_formulas:
             return guess
@@ -312,12 +312,12 @@ class PowerAnalysis:
 
     def _detectable_effects(self) -> Array:
         """Return the detectable effects at planned shares, by fixed-point iteration on the mean."""
-        effects = self._drift * self._deviations(0.0)
+        effects = self._drift * self._standard_errors(0.0)
         for _ in range(_N_EFFECT_STEPS):
-            effects = self._drift * self._deviations(effects)
+            effects = self._drift * self._standard_errors(effects)
         return effects
 
-    def _deviations(self, effects: Array | float) -> Array:
+    def _standard_errors(self, effects: Array | float) -> Array:
         design, everybody = self.plans.segments, self.plans.everybody
         size, treatments = len(design.segments), len(design.arms) - 1
         rates = np.broadcast_to(self._mean_rates(effects), (size + (size > 1), treatments))

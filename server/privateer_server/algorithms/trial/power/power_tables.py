@@ -70,7 +70,7 @@ def build_power_tables(
     families = _family_sizes(spec, shares, len(names))
     if spec.algorithm.correction != "none" and max(families) > 1:
         columns[CORRECTED_COLUMN] = "difference"
-        corrected = analysis.corrected_effects(least_effects, np.array(families))
+        corrected = analysis.apply_holm_correction(least_effects, np.array(families))
         for row, (k, a) in zip(cells, row_cells, strict=True):
             row.append(_round_effect(unit * corrected[k, a]))
     if remaining_deviation_factor(spec.reward.covariates) < 1:
