@@ -356,7 +356,7 @@ _REMEDIES: Final = {
 def _as_ledger(account: Account) -> Ledger:
     """Return the account as a `Ledger`, or refuse an account of the application's own."""
     if not isinstance(account, Ledger):
-        raise InputError("is of a kind of its own, for one person", field="ledger", remedy="give a Ledger, or a path")
+        raise InputError("is a custom ledger, for one person", field="ledger", remedy="give a Ledger, or a path")
     return account
 
 

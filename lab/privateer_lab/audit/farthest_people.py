@@ -54,7 +54,7 @@ class Distance(NamedTuple):
 
 
 def iterate_distances() -> Iterator[Distance]:
-    """Yield the distances of curators in all algorithms' first rounds, and of sums of answers and rows by parameter."""
+    """Yield people's distances for curators in all algorithms' first rounds, and for further sums by parameter."""
     befores: dict[str, float] = {}
     mechanisms = list_curators()
     for below in _BELOW:
@@ -114,7 +114,7 @@ def _compute_unit_length(mechanism: Any) -> float:
 
 
 def measure_distances(mechanism: Mechanism, seed: int = 0) -> tuple[float, float]:
-    """Return the distance of two people for which a mechanism's noise is, and that of the farthest of 400.
+    """Return the distance of two people that a mechanism's noise hides, and the largest among 400 people.
 
     Both are in L2, or in L1 where noise is Laplace noise, in the units in which noise has its standard deviation or
     scale. People are extreme ones, who go the way of reports: a mechanism rounds, encodes, parses and adds them up.

@@ -142,7 +142,7 @@ def new(
     try:
         secret, admin_token = create_token(name, scope, expires)
     except ValueError as error:
-        raise SpecError(str(error), field="NAME", remedy="name it such as alice or backup") from None
+        raise SpecError(str(error), field="NAME", remedy="use a name such as alice or backup") from None
     if as_json:
         print_json({"token": secret, "line": admin_token.to_line(), "expires": format_time(expires)})
         return

@@ -86,7 +86,7 @@ def up(
     token: Annotated[
         str | None, Option(envvar="PRIVATEER_ADMIN_TOKEN", help="The server's admin token; made up if not given.")
     ] = None,
-    tokens: Annotated[str, Option(help="Experiments whose reports need upload tokens: an issuer runs, too.")] = "",
+    tokens: Annotated[str, Option(help="Experiments whose reports need upload tokens; starts an issuer.")] = "",
     issuer_port: options.IssuerPort = 8004,
     issuer_admin_port: options.IssuerAdminPort = 8005,
 ) -> None:

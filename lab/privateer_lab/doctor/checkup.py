@@ -262,7 +262,7 @@ def open_file_view(checkup: Checkup, check: str, path: Path, kind: FileKind) -> 
         checkup.fail(check, error.detail.replace(path.name, name), error.remedy or kind.repair)
         return None
     if view is None:
-        checkup.warn(check, f"{name} is empty", "nothing, if the service never started; else restore a backup")
+        checkup.warn(check, f"{name} is empty", "none if the service never started; otherwise restore a backup")
         return None
     _check_version(checkup, check, name, view.facts.version, kind.version)
     return view
@@ -286,7 +286,7 @@ def open_read_only(checkup: Checkup, check: str, url: str, schema: Schema, setti
     if not facts.is_whole:
         checkup.fail(check, f"PostgreSQL has met pages with wrong checksums in the {schema.name}'s database", RESTORE)
     if not facts.version:
-        remedy = f"nothing, if the service never started; else correct {setting}"
+        remedy = f"none if the service never started; otherwise correct {setting}"
         checkup.warn(check, f"the {schema.name}'s database is empty", remedy)
     elif facts.version < schema.version:
         _check_version(checkup, check, f"the {schema.name}'s database", facts.version, schema.version)

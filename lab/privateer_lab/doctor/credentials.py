@@ -116,7 +116,7 @@ def check_admin_tokens(checkup: Checkup, path: Path) -> None:
 def find_signing_key(checkup: Checkup, path: Path, setting: str) -> Ed25519PrivateKey | None:
     """Read the private key in a file; return None, with a finding, if there is none."""
     if not path.exists():
-        checkup.warn("key", f"there is no {path.name}", "nothing, if the service never started; else restore the file")
+        checkup.warn("key", f"there is no {path.name}", "none if the service never started; otherwise restore the file")
         return None
     try:
         return key_files.read_signing_key(path, setting)

@@ -57,7 +57,7 @@ def spec(
     for key in changes or {}:
         if "." not in key:
             remedy = "name a key of a section, as in {'privacy.epsilon': 2}"
-            raise SpecError("is no key of a section", field=f"changes.{key}", remedy=remedy)
+            raise SpecError("is not a key of a section", field=f"changes.{key}", remedy=remedy)
     settings = [f"{key}={'' if value is None else to_toml(value)}" for key, value in (changes or {}).items()]
     if isinstance(source, PathLike) or (isinstance(source, str) and "\n" not in source and "=" not in source):
         parsed = load_spec(Path(source), settings, users)

@@ -64,7 +64,7 @@ def restore(backup: Path, data: Path, kind: FileKind) -> None:
     data: an empty or missing folder.
     """
     if data.exists() and (not data.is_dir() or any(data.iterdir())):
-        raise SpecError("the folder is not empty", field="DATA", remedy="name one that is empty, or not there yet")
+        raise SpecError("the folder is not empty", field="DATA", remedy="name a folder that is empty or does not exist")
     if not backup.is_file():
         raise SpecError(f"there is no {backup.name}", field="DIR", remedy="name a folder that privateer backup made")
     try:

@@ -153,7 +153,7 @@ class Rules(Displayed, frozen=True):
     def __post_init__(self) -> None:
         super().__post_init__()
         if len(self.rules) > RULES_MAX:
-            raise ValueError(f"there must be {RULES_MAX} rules at most")
+            raise ValueError(f"must have at most {RULES_MAX} rules")
 
 
 class PrivacyCost(Displayed, frozen=True):

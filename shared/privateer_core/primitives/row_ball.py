@@ -83,7 +83,7 @@ class RowBall(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             raise SpecError("must be 0 to 1/3, or 1", field="share", remedy="fetch the policy again")
         is_possible = 1 <= self.arms <= ARMS_MAX and self.dimension >= 1
         if not (is_possible and self.coordinates <= COORDINATES_MAX):
-            raise SpecError("there are no such vectors", field="dimension", remedy="fetch the policy again")
+            raise SpecError("is not possible for these arms", field="dimension", remedy="fetch the policy again")
 
     @property
     def norm(self) -> str:

@@ -113,9 +113,9 @@ class ArmsTable(ExperimentTable):
         if len(set(map(_visible_name, self.arms))) != len(self.arms):
             raise ValueError("arms: two names look the same: they differ by blanks or by signs that nobody sees")
         if len(set(self.retired_arms)) != len(self.retired_arms) or not set(self.retired_arms) <= set(self.arms):
-            raise ValueError("retired: must be distinct names of arms")
+            raise ValueError("retired_arms: must be distinct names of arms")
         if len(self.arms) - len(self.retired_arms) < ARMS_MIN:
-            raise ValueError(f"retired: at least {ARMS_MIN} arms must be left")
+            raise ValueError(f"retired_arms: must leave at least {ARMS_MIN} arms")
         return self
 
 

@@ -177,9 +177,9 @@ class Ordinal(_Levels, Scaled):
     def _check_level_count(self) -> Self:
         """Refuse a single level, and too many ordered levels."""
         if len(self.levels) < 2:
-            raise ValueError("levels: must be two or more where they are ordered")
+            raise ValueError("levels: must be two or more in an ordered feature")
         if len(self.levels) > _ORDERED_MAX:
-            raise ValueError(f"levels: at most {_ORDERED_MAX} where they are ordered: give a number instead")
+            raise ValueError(f"levels: must be at most {_ORDERED_MAX} in an ordered feature; use a number instead")
         return self
 
     @property

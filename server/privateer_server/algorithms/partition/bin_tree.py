@@ -70,7 +70,7 @@ class Space:
         return np.asarray(np.bincount(np.asarray(axes, np.int64), minlength=len(self.halvings)) < self.halvings)
 
     def select_level_columns(self, max_bins: int) -> list[int]:
-        """Return columns of levels that make at most ``max_bins`` bins.
+        """Select columns of blocks of levels that together make at most ``max_bins`` bins.
 
         Blocks with a level for each code come first, and one other at the end: bins that hold one of its levels early
         are not halved further.
@@ -117,7 +117,7 @@ class Space:
         return share
 
     def _iterate_numbers_and_levels(self) -> Iterator[tuple[BlockColumns | None, BlockColumns | None]]:
-        """Yield each number with its flag or None, and None with each block of levels."""
+        """Yield pairs of blocks: a number with its missing flag or None, or None with a block of levels."""
         parts = self.parts
         for i, block_columns in enumerate(parts):
             if not block_columns.block.codes:

@@ -167,7 +167,7 @@ def test_specs_are_built_from_files_texts_and_tables() -> None:
     ):
         with pytest.raises(SpecError, match=error):
             lab.spec(wrong)  # type: ignore[arg-type]
-    with pytest.raises(SpecError, match=r"changes\.privacy: is no key"):
+    with pytest.raises(SpecError, match=r"changes\.privacy: is not a key"):
         lab.spec(parsed, {"privacy": {}})
     with pytest.raises(SpecError, match="seeds: must be a whole number"):
         lab.simulate(parsed, seeds=0)

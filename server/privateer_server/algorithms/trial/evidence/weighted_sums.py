@@ -288,7 +288,7 @@ class Sums:
 
     @cached_property
     def is_variance_within_noise(self) -> Bools:
-        """Shape (J, K): whether the measured variance of rewards may be noise alone."""
+        """Shape (J, K): whether the measured variance of rewards is so small that it may be noise alone."""
         if self.values is None:
             return np.zeros(self.people.shape, bool)
         variance, noise = self.values.measure_variance(self.num, self.den)
