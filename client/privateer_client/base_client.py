@@ -16,6 +16,8 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any, Final, Generic, Self, TypeVar
 from urllib.parse import quote, unquote, urlsplit
 
+import msgspec
+
 from privateer_client.delivery import UNKNOWN_TOKEN_SLUGS, Pace, Steps, deliver, deliver_once
 from privateer_client.ledger.account_protocol import Account
 from privateer_client.ledger.ledger import Ledger
@@ -265,7 +267,7 @@ class BaseClient(Generic[_Transport]):
         """Flush the reports of all participants, until there was no answer for ``retry_timeout``."""
         self._require_kind(_ClientKind.MANY)
         counts = dict[str, Counter[ReportStatus]]()
-        clock, single_pass = self._pace.clock, replace(self._pace, retry_timeout=0.0)
+        clock, single_pass = self._pace.clock, msgspec.structs.replace(self._pace, retry_timeout=0.0)
         end = clock.monotonic() + self._pace.retry_timeout
         for ledger in _as_ledger(self._open_ledger).ledgers_due():
             client = self._make_client_for(ledger)

@@ -4,10 +4,11 @@ import math
 import secrets
 from collections.abc import Generator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Final, NamedTuple, Protocol, TypeAlias, TypeVar
 from urllib.parse import urlsplit
+
+import msgspec
 
 from privateer_client.ledger.account_protocol import Account
 from privateer_client.participation import SealedReport
@@ -150,8 +151,7 @@ def advance(steps: Steps[Any], answer: EndpointAnswer | None) -> DeliveryRequest
         return End(end.value)
 
 
-@dataclass(frozen=True)
-class Pace:
+class Pace(msgspec.Struct, frozen=True):
     """The waiting times of a device. They depend on answers and randomness alone, never on the content of a report.
 
     Attributes
@@ -171,7 +171,7 @@ class Pace:
 
     timeout: float = 10.0
     retry_timeout: float = 10.0
-    clock: Clock = field(default_factory=SystemClock)
+    clock: Clock = msgspec.field(default_factory=SystemClock)
 
     def __post_init__(self) -> None:
         if not 0 < self.timeout < math.inf:

@@ -5,9 +5,10 @@ A device stores its choice until the report on it is made.
 
 import math
 import os
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any, Final, NamedTuple, Self, cast
 
+import msgspec
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PublicKey
 from cryptography.hazmat.primitives.hpke import AEAD, KDF, KEM, Suite
@@ -18,6 +19,7 @@ from privateer_core.errors import InputError, Malformed, TermsRefused
 from privateer_core.policies.past_arms import recall_arms, select_reporting_arms
 from privateer_core.policies.policy import Arms, Decisions, Plays, Points, Recalling, message_size, prefix_ages
 from privateer_core.primitives.contributions import Contributions, KeyedValues
+from privateer_core.primitives.secret_values import SecretValues
 from privateer_core.privacy.terms import Terms
 from privateer_core.privacy.terms_verification import Limits, verify
 from privateer_core.sampling.randomness import SecureNoise
@@ -197,7 +199,7 @@ class Participation:
         coins = self.draw_coins(len(coins)) if self.policy.fresh_coins else coins
         contributions = self.policy.contribute(contexts, coins, decisions, rewards)
         if tiers is not None:
-            contributions = replace(cast(KeyedValues, contributions), tiers=tiers)
+            contributions = msgspec.structs.replace(cast(KeyedValues, contributions), tiers=tiers)
         ages = np.zeros(len(coins), np.int64) if decided is None else self.round.version - decided
         return self._seal_reports(contributions, ages)
 
@@ -228,8 +230,7 @@ def period_number(spec: Spec, now: float) -> int:
     return math.floor(now / table.report_period_seconds) if table.reports_per_person > 1 else 0
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class StoredChoice:
+class StoredChoice(SecretValues, frozen=True, eq=False):
     """A choice of a participant."""
 
     # decided, digest: version and digest of the publication whose policy decided
@@ -252,11 +253,11 @@ class StoredChoice:
     due: float  # when the report on it may be made, in seconds since 1970; infinite: when an outcome is known
     period: int = 0  # number of the period of reports in which the person chose; 0 where they report once
     # the points of an arm that has such, shape (k, d); else empty
-    points: Array = field(default_factory=lambda: np.zeros((0, 0)))
+    points: Array = msgspec.field(default_factory=lambda: np.zeros((0, 0)))
     retired: tuple[str, ...] = ()  # the arms that were retired at the time of the choice
     offset: float = 0.0  # what adjusting by declared slopes subtracts from the reward
     # shape (1, learned): numbers from before whose slopes the round tells that takes the report
-    numbers: Array = field(default_factory=_NO_NUMBERS.copy)
+    numbers: Array = msgspec.field(default_factory=_NO_NUMBERS.copy)
 
     @classmethod
     def decide(
@@ -320,12 +321,14 @@ class StoredChoice:
         if self.is_due(now):
             return self
         # Without a window a report is due when its outcome is known: the day says enough.
-        return replace(self, rewards=rewards, due=self.due if self.window else now // _DAY_SECONDS * _DAY_SECONDS)
+        return msgspec.structs.replace(
+            self, rewards=rewards, due=self.due if self.window else now // _DAY_SECONDS * _DAY_SECONDS
+        )
 
     def with_corrected_due_time(self, now: float) -> "StoredChoice":
         """Return the choice with an earlier due time, if a clock that was ahead made it due too late."""
         latest = _window_end(self.window, now) if self.window else now // _DAY_SECONDS * _DAY_SECONDS
-        return replace(self, due=latest) if latest < self.due < _NO_DUE_TIME else self
+        return msgspec.structs.replace(self, due=latest) if latest < self.due < _NO_DUE_TIME else self
 
     def is_due(self, now: float) -> bool:
         """Whether the report may be made."""

@@ -2,9 +2,9 @@
 
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import replace
 from typing import Any, TypeAlias
 
+import msgspec
 import numpy as np
 
 from privateer_client.delivery import Steps
@@ -111,7 +111,7 @@ class PersonChoice:
 
         def keep_coins(arm: StoredArm | None) -> StoredArm:
             stored = arm or StoredArm()
-            return stored if len(stored.coins) and not fresh else replace(stored, coins=coins)
+            return stored if len(stored.coins) and not fresh else msgspec.structs.replace(stored, coins=coins)
 
         if participation.is_over and not participation.cohort:
             with suppress(InputError):  # coins that cannot be stored are drawn again each time

@@ -107,7 +107,7 @@ def coins_that_suit_the_context(patch: pytest.MonkeyPatch) -> None:
         for _ in range(20):
             wrong = self.layout.hashes(coins, keys) >> np.uint64(63) == 1
             coins[wrong] = np.random.default_rng().integers(0, 2**32, int(wrong.sum()), dtype=np.uint32)
-        return randomize(self, replace(people, coins=coins), noise)
+        return randomize(self, msgspec.structs.replace(people, coins=coins), noise)
 
     patch.setattr(SignedSymbol, "randomize", choosy)
 
@@ -121,7 +121,7 @@ def coins_that_name_some_keys(patch: pytest.MonkeyPatch) -> None:
         for _ in range(20):
             wrong = ~self.is_key_report(coins) & (people.keys == 0)
             coins[wrong] = np.random.default_rng().integers(0, 2**32, int(wrong.sum()), dtype=np.uint32)
-        return randomize(self, replace(people, coins=coins), noise)
+        return randomize(self, msgspec.structs.replace(people, coins=coins), noise)
 
     patch.setattr(EventSymbol, "randomize", choosy)
 

@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 import numpy as np
 import pytest
+from msgspec.structs import replace as replace_fields
 from numpy.typing import NDArray
 
 from privateer_core.algorithms import parse_spec
@@ -207,5 +208,5 @@ def test_a_variance_that_forgets_the_noise_is_noticed() -> None:
     spec = spec_of("partition", {"model": "central", "epsilon": 0.1, "delta": 1e-6})
     measurements = [measure_gain(spec, seed) for seed in range(MEASURED_RUNS)]
     assert count_missed(measurements) <= MISSED_MOST
-    forgotten = [(truth, policy, replace(release, noise=0.0)) for truth, policy, release in measurements]
+    forgotten = [(truth, policy, replace_fields(release, noise=0.0)) for truth, policy, release in measurements]
     assert count_missed(forgotten) > MISSED_MOST

@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -222,7 +223,7 @@ def exact_release(policy, means):
     coins, arms = np.arange(1000, dtype=np.uint32), Arms(np.arange(1000) % 4)
     contributions = policy.contribute(None, coins, arms, np.zeros((1000, 2) if policy.points == 2 else 1000))
     release = policy.terms.mechanism.simulate(contributions, np.random.default_rng(1))
-    return replace(release, sums=release.gain * release.counts * means[None, :])
+    return msgspec.structs.replace(release, sums=release.gain * release.counts * means[None, :])
 
 
 @pytest.mark.parametrize("name", ["sphere", "smooth"])

@@ -1,8 +1,8 @@
 """Sources whose earlier policy looked at the context: weighed by the devices' own propensities, clipped and private."""
 
-from dataclasses import replace
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 from numpy.typing import NDArray
@@ -145,7 +145,7 @@ def test_an_answer_says_where_nobody_knows_what_was_clipped():
     learner = learner_for(spec)
     state = learner.start(1)
     policy = learner.open_next_round(state, 1, 1).policy
-    release = replace(draw_release(spec, policy, 1), hit_own=1.0, hit_other=1.0, hit_none=1.0)
+    release = msgspec.structs.replace(draw_release(spec, policy, 1), hit_own=1.0, hit_other=1.0, hit_none=1.0)
     answer = learner.answer(learner.learn(state, policy, release))
     assert [row[2:] for part in answer.parts for row in getattr(part, "rows", ())] == [(None, None, None, None)]
     assert ["do not say how much" in warning for warning in answer.warnings] == [True]

@@ -1,7 +1,6 @@
 """The arm that a device stores after the report on its choice, and how choices are stored."""
 
 import math
-from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Final, Self
 
 import msgspec
@@ -11,6 +10,7 @@ from privateer_client.participation import Participation, StoredChoice, displaye
 from privateer_core.arrays import Array, Coins, Ints
 from privateer_core.codec import encode
 from privateer_core.errors import InputError
+from privateer_core.primitives.secret_values import SecretValues
 from privateer_core.privacy.terms import Terms
 from privateer_core.spec.spec import Spec
 
@@ -33,16 +33,15 @@ def pinned_terms(spec: Spec, terms: Terms) -> str:
     return msgspec.json.encode(terms_by_name, order="deterministic").decode()
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class StoredArm:
+class StoredArm(SecretValues, frozen=True, eq=False):
     """The arm that a device stores after the report, without context, outcome and the coins of the report."""
 
     # coins: by which the final policy decides, (1,), or none yet, (0,)
-    coins: Coins = field(default_factory=lambda: np.zeros(0, np.uint32))
+    coins: Coins = msgspec.field(default_factory=lambda: np.zeros(0, np.uint32))
     # name, points: what the person was shown, as `StoredChoice` has it
     name: bytes = b""
-    arms: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
-    points: Array = field(default_factory=lambda: np.zeros((0, 0)))
+    arms: Ints = msgspec.field(default_factory=lambda: np.zeros(0, np.int64))
+    points: Array = msgspec.field(default_factory=lambda: np.zeros((0, 0)))
     # meaning, options, period: of the choice
     meaning: bytes = b""
     options: int = 0
@@ -56,7 +55,7 @@ class StoredArm:
 
     def with_choice(self, choice: StoredChoice) -> Self:
         """Return a copy with the arm of a choice, without the coins of the choice."""
-        return replace(self, name=choice.name, arms=choice.arms, points=choice.points,
+        return msgspec.structs.replace(self, name=choice.name, arms=choice.arms, points=choice.points,
             meaning=choice.meaning, options=choice.options, period=choice.period)  # fmt: skip
 
     def is_valid(self, participation: Participation, now: float) -> bool:

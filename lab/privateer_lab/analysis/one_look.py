@@ -306,7 +306,10 @@ class OneLook:
         if self.is_counted is None:
             release = mechanism.moments(reports)
         else:
-            reports, noise = (replace(reports, keys=np.where(self.is_counted, reports.keys, -1)), SecureNoise())
+            reports, noise = (
+                replace_fields(reports, keys=np.where(self.is_counted, reports.keys, -1)),
+                SecureNoise(),
+            )
             release = mechanism.release(mechanism.add(mechanism.empty(), mechanism.randomize(reports, noise)), noise)
         closed_step = schedule.advance(step, release, 0)
         answer = schedule.answer(closed_step) if self.has_shares else _drop_ratio_checks(schedule.answer(closed_step))

@@ -295,7 +295,7 @@ def _widen_record(mechanism: Mechanism, record: Any) -> Any:
     if not isinstance(mechanism, CentralSums | CellPairs | SharedVotes):
         return record
     first_keys = mechanism.layout.keys * np.arange(len(record))
-    return replace(record, keys=np.where(record.keys >= 0, record.keys + first_keys, -1))
+    return msgspec.structs.replace(record, keys=np.where(record.keys >= 0, record.keys + first_keys, -1))
 
 
 def _widen_keys(mechanism: Mechanism) -> tuple[Mechanism, int]:

@@ -1,10 +1,11 @@
 """Simulation of an experiment in one process: participants choose and report round by round."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import reduce
 from typing import Any, Final, cast
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -259,7 +260,7 @@ def draw_tiers_if_any(policy: Any, contributions: Any, rng: np.random.Generator)
     mechanism = policy.terms.mechanism
     if not isinstance(mechanism, TieredSymbol):
         return contributions
-    return replace(contributions, tiers=mechanism.draw_tiers(len(contributions), rng))
+    return msgspec.structs.replace(contributions, tiers=mechanism.draw_tiers(len(contributions), rng))
 
 
 def draw_coins(rng: np.random.Generator, n_participants: int) -> NDArray[np.uint32]:

@@ -4,6 +4,7 @@ import math
 from dataclasses import dataclass, fields, replace
 from typing import Any, ClassVar, Final, Literal, Self, TypeVar, cast
 
+import msgspec
 import numpy as np
 from typing_extensions import override
 
@@ -72,7 +73,7 @@ class LdpmabSection(PartitionSection):
 class LdpmabSpec(PartitionSpec):
     """An experiment with LDPMAB, in simulation alone."""
 
-    capabilities: ClassVar[Capabilities] = replace(
+    capabilities: ClassVar[Capabilities] = msgspec.structs.replace(
         PartitionSpec.capabilities, takes_tiers=False, takes_several_reports=False
     )
 

@@ -1,10 +1,10 @@
 """An attack on DP-ConSE by an adversary who knows all other participants, and reads the published effects."""
 
-from dataclasses import replace
 from functools import cache
 from typing import Final, cast
 
 import numpy as np
+from msgspec.structs import replace as replace_fields
 
 from privateer_core.accounting.events import Pure
 from privateer_core.algorithms.trial import TrialPolicy
@@ -60,7 +60,7 @@ def _run_experiment(learner: DpConseLearner, case: int, seed: int) -> Scores:
     step = learner.open_next_round(learner.start(seed), 1, seed)
     policy = cast(TrialPolicy, step.policy)
     no_release = policy.mechanism.simulate(_no_contributions(), np.random.default_rng(0))
-    state = learner.learn(step.state, policy, replace(no_release, reports=step.batch_size))
+    state = learner.learn(step.state, policy, replace_fields(no_release, reports=step.batch_size))
     step = learner.open_next_round(state, 2, seed)
     policy = cast(TrialPolicy, step.policy)
     person_bins = 2 * np.arange(learner.wide // 2) + case
@@ -71,7 +71,7 @@ def _run_experiment(learner: DpConseLearner, case: int, seed: int) -> Scores:
     rewards = (decisions.arms == is_person).astype(np.float64)
     contributions = policy.contribute(contexts, coins, decisions, rewards)
     release = policy.mechanism.simulate(contributions, np.random.default_rng(0))
-    return learner.learn(state, policy, replace(release, reports=step.batch_size)).effects.reshape(-1, 2)
+    return learner.learn(state, policy, replace_fields(release, reports=step.batch_size)).effects.reshape(-1, 2)
 
 
 def _no_contributions() -> KeyedValues:

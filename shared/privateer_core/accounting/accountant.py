@@ -2,10 +2,11 @@
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import lru_cache
 from itertools import groupby
 from typing import Final
+
+import msgspec
 
 from privateer_core.accounting.amplification import clones_delta, shuffled_delta
 from privateer_core.accounting.binomial import shuffled_bits_delta
@@ -48,8 +49,7 @@ _SHUFFLED_EPSILON_MIN: Final = 1e-9
 """Smallest epsilon at which the bounds of shuffled messages are evaluated, since they do not hold at 0."""
 
 
-@dataclass(frozen=True)
-class Curve:
+class Curve(msgspec.Struct, frozen=True):
     """The privacy curve of an event: delta as a function of epsilon.
 
     Attributes

@@ -7,10 +7,10 @@ the grid dominates the original (Doroshenko, Ghazi, Kamath, Kumar and Manurangsi
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
 
+import msgspec
 import numpy as np
 
 from privateer_core.accounting.numerics import find_root
@@ -31,8 +31,7 @@ _TILT_CHANGE_MAX: Final = 1.0
 _N_MOVES: Final = 6
 
 
-@dataclass(frozen=True)
-class LossDistribution:
+class LossDistribution(msgspec.Struct, frozen=True, dict=True):
     """The privacy loss of one direction of a pair, on the grid ``(first + i) * step``.
 
     Attributes
@@ -81,8 +80,7 @@ class LossDistribution:
         return logs
 
 
-@dataclass(frozen=True)
-class Composition:
+class Composition(msgspec.Struct, frozen=True):
     """The composition of losses on a common grid, each repeated a number of times. It may be adaptive.
 
     Attributes

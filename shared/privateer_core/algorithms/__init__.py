@@ -3,8 +3,9 @@
 An algorithm is two files of one name: spec and policy here or in another distribution, and the learner on the server.
 """
 
-from dataclasses import dataclass
 from typing import Any, Final
+
+import msgspec
 
 from privateer_core.errors import SpecError
 from privateer_core.plugins import Plugins
@@ -12,8 +13,7 @@ from privateer_core.spec.sections import parse_section, parse_toml
 from privateer_core.spec.spec import Spec
 
 
-@dataclass(frozen=True)
-class Algorithm:
+class Algorithm(msgspec.Struct, frozen=True):
     """The public half of an algorithm.
 
     Attributes

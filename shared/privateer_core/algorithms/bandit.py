@@ -1,9 +1,10 @@
 """Spec and policy of bandits without context (Zheng et al. 2020, Algorithm 1)."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar, Final, Literal, Self
 
+import msgspec
 import numpy as np
 from pydantic import Field, SerializerFunctionWrapHandler, field_validator, model_serializer, model_validator
 from typing_extensions import override
@@ -57,7 +58,7 @@ class BanditSpec(ArmsSpec):
     """A spec of an experiment with a bandit without context."""
 
     question: ClassVar[type[Question]] = SmallDomainMeans
-    capabilities: ClassVar[Capabilities] = replace(
+    capabilities: ClassVar[Capabilities] = msgspec.structs.replace(
         ArmsSpec.capabilities, further_questions=(), takes_tiers=True, coins_decide=True, needs_context=False
     )
 

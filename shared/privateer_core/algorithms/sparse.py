@@ -6,7 +6,7 @@ what a device does with them.
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Annotated, Any, ClassVar, Final, Literal, Self, TypeAlias, cast
 
@@ -109,7 +109,7 @@ class SparseSpec(ArmsSpec):
     """A spec of an experiment with rewards that are linear in few of an arm's many features."""
 
     question: ClassVar[type[Question]] = SecondMoments
-    capabilities: ClassVar[Capabilities] = replace(
+    capabilities: ClassVar[Capabilities] = msgspec.structs.replace(
         ArmsSpec.capabilities, reports_one_option=False, arms_max=ARMS_MAX_COMPARED, has_many_features=True
     )
 

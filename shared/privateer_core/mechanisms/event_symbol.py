@@ -1,6 +1,5 @@
 """The mechanism of a single symbol for rare rewards: the key of an event, or no event."""
 
-from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar, Final, Self
 
@@ -22,8 +21,7 @@ _KEY_REPORT_PROBABILITY: Final = -(-(1 << 32) // KEY_REPORT_CLASSES) / (1 << 32)
 """Probability that coins select a report to name the key."""
 
 
-@dataclass(frozen=True)
-class EventTotal(KeyedTotal):
+class EventTotal(KeyedTotal, frozen=True):
     """Integer counts over reports, of the shapes of `contributions.KeyedEvents`."""
 
     trials: int = 0

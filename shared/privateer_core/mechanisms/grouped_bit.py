@@ -1,6 +1,5 @@
 """The mechanism of one bit per participant, in public groups that coins choose."""
 
-from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar, Final, Self
 
@@ -23,8 +22,7 @@ _SHARE_BITS: Final = 6
 """Significant bits of the group shares that a promise counts on, so that calibrations recur from round to round."""
 
 
-@dataclass(frozen=True)
-class GroupTotal(Total):
+class GroupTotal(Total, frozen=True):
     """Integer sums over reports, of the shapes of `contributions.GroupSums`."""
 
     sums: Ints

@@ -1,7 +1,6 @@
 """The base of all mechanisms: a randomizer for devices and an analyzer for the server, of the same constants."""
 
 import math
-from dataclasses import dataclass, fields
 from typing import Any, ClassVar, Final, Self
 
 import msgspec
@@ -162,26 +161,23 @@ class Mechanism(msgspec.Struct, frozen=True, dict=True, eq=False, forbid_unknown
         raise NotImplementedError
 
 
-@dataclass(frozen=True)
-class Total:
+class Total(msgspec.Struct, frozen=True):
     """Integer sums over reports, to be added in any order; a subclass has its sums as fields."""
 
     reports: int
 
     def merge_with(self, other: Self) -> Self:
         """Return the total of two disjoint sets of reports."""
-        return type(self)(*(getattr(self, field.name) + getattr(other, field.name) for field in fields(self)))
+        return type(self)(*(getattr(self, name) + getattr(other, name) for name in self.__struct_fields__))
 
 
-@dataclass(frozen=True)
-class VectorTotal(Total):
+class VectorTotal(Total, frozen=True):
     """Integer sums over reports, or messages, of any shape."""
 
     sums: Ints
 
 
-@dataclass(frozen=True)
-class KeyedTotal(Total):
+class KeyedTotal(Total, frozen=True):
     """Integer sums over reports on keys, of the shapes of `contributions.KeyedSums`."""
 
     sums: Ints

@@ -1,7 +1,6 @@
 """The mechanism of a symbol for a key and value, for hits of few keys; or for a bucket of keys, for small epsilon."""
 
 import math
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar, Final, Self
 
@@ -29,8 +28,7 @@ _STEP_MARGIN: Final = 1e-9
 """Distance of a local epsilon below a step, since last digits of logarithms differ between machines."""
 
 
-@dataclass(frozen=True)
-class PartTotal(Total):
+class PartTotal(Total, frozen=True):
     """Integer sums over reports: of each part of values, ``cells`` (P, keys, groups), and ``counts`` (keys, groups)."""
 
     cells: Ints

@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Any, Final, Self
 
@@ -40,8 +39,7 @@ _BLOCK_NUMBERS: Final = 1 << 21
 """Number of coordinates summed at a time, to limit memory."""
 
 
-@dataclass(frozen=True)
-class Moments(Total):
+class Moments(Total, frozen=True):
     """Exact sums of products of all pairs of coordinates, in grid units squared: the upper triangle, row by row."""
 
     sums: Ints

@@ -1,6 +1,5 @@
 """The mechanism of rounds whose participants take different tiers: a signed symbol at each tier's own epsilon."""
 
-from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar, Final, Self
 
@@ -31,8 +30,7 @@ class Channel(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     share: float
 
 
-@dataclass(frozen=True)
-class TieredTotal:
+class TieredTotal(msgspec.Struct, frozen=True):
     """The totals of the tiers' reports."""
 
     tiers: tuple[KeyedTotal, ...]

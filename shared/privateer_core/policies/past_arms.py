@@ -1,7 +1,6 @@
 """Contributions of a source's participants on arms that they had before, weighed by propensities."""
 
-from dataclasses import replace
-
+import msgspec
 import numpy as np
 
 from privateer_core.arrays import Array, Coins, Ints
@@ -32,4 +31,4 @@ def select_reporting_arms(source: Source, arms: Ints, propensities: Array, noise
 def recall_arms(policy: Recalling, contexts: Array, coins: Coins, arms: Ints, rewards: Array) -> KeyedValues:
     """Return the contributions of n participants on arms (n,) that they had before; -1 contributes nothing."""
     recalled = policy.contribute_past_arms(contexts, coins, np.maximum(arms, 0), rewards)
-    return replace(recalled, keys=np.where(arms < 0, -1, recalled.keys))
+    return msgspec.structs.replace(recalled, keys=np.where(arms < 0, -1, recalled.keys))

@@ -82,7 +82,7 @@ class ChoiceAnalyzer(Analyzer):
         if self.leaves_out:
             is_unknown = (self.choices.thresholds[:, -1] == 0)[contributions.keys] & (contributions.keys >= 0)
             groups = np.where(is_unknown, self.choices.groups - 1, contributions.groups)
-            contributions = replace(contributions, groups=groups)
+            contributions = msgspec.structs.replace(contributions, groups=groups)
         return self._drop_last_group(self._with_choices(mechanism).simulate(contributions, rng))
 
     def _with_choices(self, mechanism: Mechanism) -> Any:
@@ -97,7 +97,7 @@ class ChoiceAnalyzer(Analyzer):
         if isinstance(total, TieredSums):
             return TieredSums.pool(tuple(map(self._drop_last_group, total.tiers)))
         hits = total.hits if total.hits.ndim == 1 else total.hits[:, :-1]
-        return replace(total, sums=total.sums[:, :-1], counts=total.counts[:, :-1], hits=hits)
+        return msgspec.structs.replace(total, sums=total.sums[:, :-1], counts=total.counts[:, :-1], hits=hits)
 
 
 AGE_SIZE: Final = 2

@@ -1,13 +1,14 @@
 """Bounded vectors: participants' contributions to a sum of vectors, and the released sums."""
 
-from dataclasses import dataclass
 from typing import ClassVar
 
+import msgspec
+
 from privateer_core.arrays import Array, Coins, Ints
+from privateer_core.primitives.secret_values import SecretValues
 
 
-@dataclass(frozen=True, repr=False)
-class BoundedVectors:
+class BoundedVectors(SecretValues, frozen=True):
     """Contributions of a vector per participant: the primitive "bounded vectors"."""
 
     coins: Coins  # shape (n,), uint32: public
@@ -17,8 +18,7 @@ class BoundedVectors:
         return len(self.coins)
 
 
-@dataclass(frozen=True)
-class VectorSums:
+class VectorSums(msgspec.Struct, frozen=True):
     """A private sum of vectors over a round."""
 
     additive: ClassVar[tuple[str, ...]] = ("reports", "sums", "noise")
@@ -30,8 +30,7 @@ class VectorSums:
     noise: float  # variance of the noise in each coordinate of ``sums``, averaged over coordinates
 
 
-@dataclass(frozen=True)
-class RunningSums(VectorSums):
+class RunningSums(VectorSums, frozen=True):
     """A private sum of vectors over a round, whose noise depends on the noise of earlier rounds.
 
     noise: variance of the noise in each coordinate of the sum of all rounds since the last restart of the noise.
@@ -40,8 +39,7 @@ class RunningSums(VectorSums):
     step: int  # number of rounds since the restart, this round included; 1: the noise restarts in this round
 
 
-@dataclass(frozen=True)
-class SecondMomentSums:
+class SecondMomentSums(msgspec.Struct, frozen=True):
     """Private second moments over a round, of the coordinates of arms, kept and chosen features, and the value."""
 
     reports: int  # number of participants

@@ -1,7 +1,6 @@
 """Participants' contributions before randomization, which never leave a device, and releases about a whole round."""
 
 import math
-from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Final, Protocol, Self, TypeAlias, TypeVar, cast
 
 import msgspec
@@ -10,10 +9,10 @@ from typing_extensions import override
 
 from privateer_core.arrays import Array, Coins, Ints, NDArray
 from privateer_core.primitives.bounded_vectors import BoundedVectors
+from privateer_core.primitives.secret_values import SecretValues
 
 
-@dataclass(frozen=True, repr=False)
-class KeyedValues:
+class KeyedValues(SecretValues, frozen=True):
     """Contributions of a value for a key per participant: the primitive "keyed means"."""
 
     coins: Coins  # shape (n,), uint32: public
@@ -41,8 +40,7 @@ class KeyedValues:
         return type(self)(self.coins[rows], self.keys[rows], self.groups[rows], self.values[rows], numbers, tiers)
 
 
-@dataclass(frozen=True, repr=False)
-class FeatureValues:
+class FeatureValues(SecretValues, frozen=True):
     """Contributions of a value and of the answers to all questions about features per participant."""
 
     coins: Coins  # shape (n,), uint32: public
@@ -54,8 +52,7 @@ class FeatureValues:
         return len(self.coins)
 
 
-@dataclass(frozen=True, repr=False)
-class RowValues:
+class RowValues(SecretValues, frozen=True):
     """Contributions of a value and of a row of coordinates per participant."""
 
     coins: Coins  # shape (n,), uint32: public
@@ -70,8 +67,7 @@ class RowValues:
 Contributions: TypeAlias = KeyedValues | FeatureValues | RowValues | BoundedVectors
 
 
-@dataclass(frozen=True)
-class KeyedSums:
+class KeyedSums(msgspec.Struct, frozen=True):
     """Private sums over a round of keyed values."""
 
     additive: ClassVar[tuple[str, ...]] = ("reports", "sums", "counts", "hits")
@@ -95,8 +91,7 @@ class KeyedSums:
         return self.reports
 
 
-@dataclass(frozen=True)
-class TieredSums(KeyedSums):
+class TieredSums(KeyedSums, frozen=True):
     """Private sums over a round whose participants took different tiers, pooled by inverse variance.
 
     A report of a tier has the weight of its gain over its probability of a score. ``counts`` and `trials` are sums of
@@ -161,8 +156,7 @@ def _estimate_hit_rate(sums: KeyedSums) -> float:
     return (float(sums.hits.sum()) + 1) / (sums.reports * len(sums.hits) + 1)
 
 
-@dataclass(frozen=True)
-class KeyedEvents:
+class KeyedEvents(msgspec.Struct, frozen=True):
     """Private counts over a round of keyed values: of events, such as rewards, and of participants with a key.
 
     Coins divide the reports: most are about events, and the others name the participant's key, whatever its value.
@@ -201,8 +195,7 @@ class KeyedEvents:
 KeyedRelease: TypeAlias = KeyedSums | KeyedEvents
 
 
-@dataclass(frozen=True)
-class GroupSums:
+class GroupSums(msgspec.Struct, frozen=True):
     """Private sums over a round of values in groups that coins choose, with the noise of each group."""
 
     additive: ClassVar[tuple[str, ...]] = ("reports", "sums", "counts")
@@ -267,8 +260,7 @@ BERNSTEIN: Final = ValueParts((0, 0, 4))
 """(1 - r)^2, 2 r (1 - r) and r^2 of a value r: the last is its square."""
 
 
-@dataclass(frozen=True)
-class CellHits:
+class CellHits(msgspec.Struct, frozen=True):
     """Private counts over a round of keyed values: of reports by named key, and of reports with value 1.
 
     If values are numbers, ``positive`` is the sum of the values of hits.
@@ -356,4 +348,4 @@ def merge_releases(left: S, right: S) -> S:
     if isinstance(left, TieredSums) and isinstance(right, TieredSums):
         return cast(S, left.pool(tuple(merge_releases(*pair) for pair in zip(left.tiers, right.tiers, strict=True))))
     sums = {name: getattr(left, name) + getattr(right, name) for name in left.additive}
-    return cast(S, replace(cast(Any, left), **sums))
+    return cast(S, msgspec.structs.replace(cast(Any, left), **sums))

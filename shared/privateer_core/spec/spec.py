@@ -6,9 +6,9 @@ checks, in `privateer_core.algorithms`.
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, ClassVar, Final, Self
 
+import msgspec
 from pydantic import Field, model_validator
 
 from privateer_core.errors import SpecError
@@ -37,8 +37,7 @@ _PROPENSITY_MIN: Final = 1e-9
 """Minimum propensity above 0: below it not one participant of the largest source would report on the arm."""
 
 
-@dataclass(frozen=True)
-class Capabilities:
+class Capabilities(msgspec.Struct, frozen=True):
     """The capabilities of an algorithm."""
 
     further_questions: tuple[type[Question], ...] = ()  # further questions, for rounds with other participants

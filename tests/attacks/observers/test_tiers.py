@@ -1,7 +1,6 @@
 """Attack reports of a lower tier, from a higher tier and from releases."""
 
 import math
-from dataclasses import replace
 from itertools import product
 from typing import Any
 
@@ -78,7 +77,7 @@ def test_what_one_tier_releases_does_not_depend_on_the_people_of_another() -> No
 
     def reports(tier: int, value: float, count: int) -> Any:
         coins = rng.integers(0, 2**32, count, dtype=np.uint32)
-        people = replace(contribution(0, value, coins), tiers=np.full(count, tier))
+        people = msgspec.structs.replace(contribution(0, value, coins), tiers=np.full(count, tier))
         return mechanism.parse(mechanism.randomize(people, SecureNoise()).tobytes())
 
     own_reports, releases = reports(0, 1.0, 300), []
@@ -93,7 +92,7 @@ def test_what_one_tier_releases_does_not_depend_on_the_people_of_another() -> No
 def test_a_total_of_mixed_tiers_is_that_of_each_tier_alone() -> None:
     rng, mechanism = np.random.default_rng(2), TieredSymbol(LAYOUT, CHANNELS)
     coins = rng.integers(0, 2**32, 400, dtype=np.uint32)
-    people = replace(contribution(1, 1.0, coins), tiers=np.arange(400) % 2)
+    people = msgspec.structs.replace(contribution(1, 1.0, coins), tiers=np.arange(400) % 2)
     rows = mechanism.randomize(people, SecureNoise())
     total = mechanism.add(mechanism.empty(), rows)
     for tier, symbol in enumerate(mechanism.tier_symbols):

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -205,7 +206,7 @@ def simulate_late(seed, symbol, way):
     contributions, by_choices = people(400, 0, 0.4, seed), ChoiceAnalyzer.from_layouts(symbol.layout, earlier)
     keys = rng.permutation(np.arange(400) % 4 - 1)
     groups = earlier.find_groups(earlier.hashes(contributions.coins, np.maximum(keys, 0)), np.maximum(keys, 0))
-    contributions = replace(contributions, keys=keys, groups=groups)
+    contributions = msgspec.structs.replace(contributions, keys=keys, groups=groups)
     if way == "sent":
         total = by_choices.tally(symbol, symbol.randomize(contributions, SeededNoise(seed)).tobytes())
         release = symbol.release(total, SeededNoise(0))

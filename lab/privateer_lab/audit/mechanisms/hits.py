@@ -122,7 +122,7 @@ def _pair_cases(samples: int) -> list[Case]:
 
 
 def _add_number(factory: views.Contributor, number: float) -> views.Contributor:
-    return lambda coins: replace(factory(coins), numbers=np.full(len(coins), number))
+    return lambda coins: msgspec.structs.replace(factory(coins), numbers=np.full(len(coins), number))
 
 
 def _shuffled_cases(samples: int) -> list[Case]:

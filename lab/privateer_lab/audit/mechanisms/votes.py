@@ -1,6 +1,5 @@
 """Attacks on votes in shares of two servers, and on the noise of each server."""
 
-from dataclasses import replace
 from typing import Any, Final
 
 import msgspec
@@ -65,7 +64,7 @@ def _noise_part(name: str, mechanism: SharedVotes) -> MechanismPart:
 def _count_votes(mechanism: SharedVotes, neighbour: int, count: int) -> Integers:
     """Return the votes of ``count`` participants with the same value, in units, (count, cells)."""
     people = keyed.contribute_alike(mechanism.layout, keyed.OPPOSITE_REWARDS[neighbour], count)
-    people = replace(people, keys=np.arange(count), numbers=np.full(count, 1.0 - neighbour))
+    people = msgspec.structs.replace(people, keys=np.arange(count), numbers=np.full(count, 1.0 - neighbour))
     wide: Any = msgspec.structs.replace(mechanism, layout=Layout.ungrouped(count, 5))
     cells = wide.add(wide.empty(), wide.randomize(people, SecureNoise())).cells
     return np.asarray(cells.reshape(mechanism.n_parts, count).T)

@@ -2,10 +2,10 @@
 
 import math
 from collections.abc import Iterator
-from dataclasses import replace
 from itertools import pairwise
 from typing import Any, ClassVar, Final, Literal, Self
 
+import msgspec
 import numpy as np
 from pydantic import Field, model_validator
 from typing_extensions import override
@@ -128,7 +128,7 @@ class AdditiveSpec(ArmsSpec):
     """A spec of an experiment in which expected rewards are sums of shape functions."""
 
     question: ClassVar[type[Question]] = FeatureMeans
-    capabilities: ClassVar[Capabilities] = replace(
+    capabilities: ClassVar[Capabilities] = msgspec.structs.replace(
         ArmsSpec.capabilities, takes_several_reports=True, context_decides=True, has_many_features=True
     )
 

@@ -2,9 +2,9 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any, ClassVar, Final, Literal, Self
 
+import msgspec
 from pydantic import Field, field_validator, model_validator
 from typing_extensions import override
 
@@ -58,7 +58,7 @@ class LinearSpec(ArmsSpec):
     """A spec of an experiment with linear or generalized linear rewards."""
 
     question: ClassVar[type[Question]] = L2VectorSum
-    capabilities: ClassVar[Capabilities] = replace(
+    capabilities: ClassVar[Capabilities] = msgspec.structs.replace(
         ArmsSpec.capabilities,
         takes_several_reports=True,
         context_decides=True,

@@ -1,8 +1,8 @@
 """The spec of the partition bandit (Ma et al. 2025)."""
 
-from dataclasses import replace
 from typing import Any, ClassVar, Final, Literal, Self
 
+import msgspec
 import numpy as np
 from pydantic import model_validator
 from typing_extensions import override
@@ -33,7 +33,7 @@ class PartitionSection(Section):
 class PartitionSpec(ArmsSpec):
     """A spec of an experiment with the partition bandit."""
 
-    capabilities: ClassVar[Capabilities] = replace(
+    capabilities: ClassVar[Capabilities] = msgspec.structs.replace(
         ArmsSpec.capabilities, takes_tiers=True, takes_sources=True, takes_several_reports=True, context_decides=True
     )
 

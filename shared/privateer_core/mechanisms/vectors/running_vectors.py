@@ -113,8 +113,7 @@ class Factorization:
         return norm(sensitivities)
 
 
-@dataclass(frozen=True)
-class RunningTotal(VectorTotal):
+class RunningTotal(VectorTotal, frozen=True):
     """A total of vectors, and the noise of earlier releases, (steps, coordinates), to be kept secret.
 
     The total of an open round, and with it the noise, is stored encrypted with the round's key.

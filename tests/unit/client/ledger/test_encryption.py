@@ -2,9 +2,9 @@
 
 import sqlite3
 from contextlib import closing
-from dataclasses import replace
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -176,7 +176,7 @@ def test_a_choice_is_read_as_it_was_written() -> None:
 
 
 def test_a_choice_that_is_too_large_is_refused() -> None:
-    large = replace(stored_choice(), contexts=np.zeros((1, 200_000)))
+    large = msgspec.structs.replace(stored_choice(), contexts=np.zeros((1, 200_000)))
     with pytest.raises(InputError) as refusal:
         encode_choice(large)
     assert refusal.value.field == "context"

@@ -5,6 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -323,7 +324,7 @@ def test_published_losses_reach_the_sampling_rule_unchanged():
     assert noise == pytest.approx(math.sqrt(2 * math.log(1.25e6)), rel=1e-3)
     arm = int(step.policy.cells[0])
     release = mechanism.release(mechanism.empty(), None)
-    release = replace(release, reports=20, sums=np.array([5.0]))
+    release = msgspec.structs.replace(release, reports=20, sums=np.array([5.0]))
     after = schedule.learner.learn(step.state, step.policy, release).posterior
     assert after.losses[arm] == pytest.approx(-50)
     assert np.count_nonzero(after.losses) == 1

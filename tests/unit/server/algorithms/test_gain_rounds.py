@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 import numpy as np
 import pytest
+from msgspec.structs import replace as replace_fields
 from numpy.typing import NDArray
 from scipy import stats
 
@@ -96,7 +97,7 @@ def test_a_variance_without_the_noise_is_caught() -> None:
     noisy = CellPairs(LAYOUT, 10.0)
     rng, estimates = np.random.default_rng(3), []
     for _ in range(RUNS):
-        release: CellHits = replace(noisy.simulate(draw_contributions(rng, numbers=False), rng), noise=0.0)
+        release: CellHits = replace_fields(noisy.simulate(draw_contributions(rng, numbers=False), rng), noise=0.0)
         over_single = GroupMeans(release, SHARES, is_named=True).estimate_gain(SINGLE)
         estimates.append((over_single.value, over_single.deviation))
     assert not is_honest(np.array(estimates))

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -31,7 +32,7 @@ def simulate_posteriors(model, runs=300, people=4000, weaker=1.0):
         rewards = rng.binomial(1, RATES[decisions.arms]).astype(float)
         release = mechanism.simulate(policy.contribute(none, coins, decisions, rewards), rng)
         if weaker != 1:
-            release = replace(release, noise=policy.terms.mechanism.noise)
+            release = msgspec.structs.replace(release, noise=policy.terms.mechanism.noise)
         yield learner.learn(learner.start(1), policy, release).posterior
 
 

@@ -1,11 +1,11 @@
 """Rounds of two tiers: the error of what is learned, and the tables of the answer by tier."""
 
-from dataclasses import replace
 from typing import Any, cast
 
 import msgspec
 import numpy as np
 import pytest
+from msgspec.structs import replace as replace_fields
 
 from privateer_core.algorithms import parse_spec
 from privateer_core.answer.facts import Table
@@ -62,7 +62,7 @@ def test_the_error_of_two_tiers_is_that_of_the_best_weights(algorithm: str) -> N
         arms = policy.decide(contexts, coins).arms
         rewards = (rng.random(PEOPLE) < MEANS[arms]).astype(float)
         contributions = policy.contribute(contexts, coins, Arms(arms), rewards)
-        release = mechanism.simulate(replace(contributions, tiers=mechanism.draw_tiers(PEOPLE, rng)), rng)
+        release = mechanism.simulate(replace_fields(contributions, tiers=mechanism.draw_tiers(PEOPLE, rng)), rng)
         errors.append(learned_means(spec, schedule.learner, step, release) - MEANS)
         by_tier = [(1 + tier.sums[0] / tier.counts[0] / tier.gain) / 2 for tier in release.tiers]
         even_errors.append(np.mean(by_tier, axis=0) - MEANS)
