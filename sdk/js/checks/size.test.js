@@ -10,7 +10,7 @@ import { test } from "node:test";
 import { build } from "esbuild";
 
 /** The most that a page weighs, compressed, by what it uses: with upload tokens, too. @type {Record<string, number>} */
-const BYTES = { "Client": 37_000, "Client, Issuer": 40_000, "OfflinePolicy": 23_500, "missing": 1_000 };
+const BYTES = { "Client": 36_500, "Client, Issuer": 40_000, "OfflinePolicy": 23_500, "missing": 1_000 };
 
 for (const [names, most] of Object.entries(BYTES)) {
   test(`a page that uses ${names} alone loads at most ${most} bytes`, async () => {
@@ -25,5 +25,5 @@ for (const [names, most] of Object.entries(BYTES)) {
 
 test("it weighs what the docs say", () => {
   const page = readFileSync(new URL("../../../docs/web.md", import.meta.url), "utf8");
-  assert.equal(/(\d+) kB compressed/.exec(page)?.[1], String(BYTES.Client / 1000));
+  assert.equal(/([\d.]+) kB compressed/.exec(page)?.[1], String(BYTES.Client / 1000));
 });

@@ -38,7 +38,7 @@ export const listInputNames = ({ features, adjust }) => [...new Set([...features
 export function selectFeatures({ adjust, features }, values) {
   if (!adjust.size || !isObject(values)) return values;
   for (const name of adjust.keys()) {
-    if (!Object.hasOwn(values, name)) throw invalid("missing: give it with the context, from before the choice, or null", name);
+    if (!Object.hasOwn(values, name)) throw invalid("missing: give it from before the choice, or null", name);
   }
   return Object.fromEntries(Object.entries(values).filter(([name]) => features.has(name) || !adjust.has(name)));
 }

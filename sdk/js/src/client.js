@@ -1,7 +1,7 @@
 // @ts-check
 /** The SDK's entry: a client of one server, and of the shuffler and the issuer that the application trusts. */
 
-import { DOUBTED, Delivery } from "./delivery.js";
+import { Delivery } from "./delivery.js";
 import { PrivateerError, alreadyReported, invalid, unavailable } from "./errors.js";
 import { normalizeUrl } from "./exchange.js";
 import { InTime } from "./in-time.js";
@@ -13,7 +13,6 @@ import { drawBelow, systemClock } from "./platform.js";
 import { Publications } from "./publications.js";
 import { settleReports } from "./reports.js";
 import { Session } from "./session.js";
-import { TokenStore } from "./tokens/token-store.js";
 import { LIMITS } from "./verification.js";
 
 const ISSUER = 'must be new Issuer("https://...") of "@privateer/client/issuer"';
@@ -52,10 +51,7 @@ export class Client {
     this.timeout = timeout;
     this.retryTimeout = retryTimeout;
     this.clock = clock;
-    this.tokenStore = new TokenStore(this.ledger, clock);
-    this.delivery = new Delivery(this.ledger, this.tokenStore, timeout, clock);
-    /** @type {Set<string>} */
-    this.told = new Set();
+    this.delivery = new Delivery(this.ledger, timeout, clock);
     this.tell = warn;
     /** Evidence that the server contradicted itself, as far as this page knows. @type {string | null} */
     this.contradiction = null;
@@ -93,7 +89,7 @@ export class Client {
       throw error;
     });
     const session = await this.session(publications, published);
-    if (this.issuer) await this.warned(this.filled(publications, published, end));
+    await this.issuer?.fillAhead(publications, published, end);
     return session;
   }
 
@@ -103,37 +99,8 @@ export class Client {
    * @param {string} name @returns {Promise<number>} how many are left for reports
    */
   async fetchTokens(name) {
-    const publications = this.publications(name);
-    await this.checkServer();
-    const published = await publications.session();
-    await this.filled(publications, published, Infinity);
-    return this.tokenStore.count(publications.identity, publications.endpoint(published.participation));
-  }
-
-  /** Get a token for each report that this device may still make to an experiment. @param {Publications} publications
-   * @param {import("./publications.js").Published} published @param {number} end of the monotonic clock */
-  async filled(publications, { participation }, end) {
-    const { payment } = await this.ledger.entry(publications.identity);
-    const nRemaining = participation.spec.reports - (payment?.made ?? 0);
-    const seconds = Math.min(this.timeout, end - this.clock.monotonic());
-    if (!participation.round.batchSize || nRemaining <= 0 || seconds <= 0) return;
-    await this.tokens(publications.name).fill(publications.endpoint(participation), nRemaining, seconds);
-  }
-
-  /** @param {string} name */
-  tokens(name) {
-    if (this.issuer) return this.issuer.tokens(this, name);
-    throw invalid(ISSUER, "issuer");
-  }
-
-  /** Warn of what keeps tokens away: the person gets an arm all the same. @param {Promise<void>} steps */
-  async warned(steps) {
-    try {
-      await steps;
-    } catch (error) {
-      if (!(error instanceof PrivateerError)) throw error;
-      this.warn([`no upload token: ${error.message}`]);
-    }
+    if (!this.issuer) throw invalid(ISSUER, "issuer");
+    return this.issuer.fetch(this.publications(name));
   }
 
   /** The session of a choice that the device keeps, after a restart. It asks nobody. @param {string} name */
@@ -153,28 +120,15 @@ export class Client {
   async flush() {
     await this.checkServer();
     const outcomes = await this.settle(Infinity);
-    /** @type {[string, import("./ledgers/ledger.js").Sealed][]} */
-    const doubted = [];
+    /** @type {import("./issuer.js").Sent[]} */
+    const sent = [];
     for (const [identity, sealed] of await this.waiting()) {
       const { outcome, reason } = await this.delivery.once(identity, sealed);
       outcomes[parseName(identity)] = outcome;
-      if (reason !== null && DOUBTED.has(reason)) doubted.push([identity, sealed]);
+      sent.push([identity, sealed, reason]);
     }
-    if (this.issuer) await this.warned(this.forTheNextTime(doubted));
+    await this.issuer?.replenish(this, sent);
     return outcomes;
-  }
-
-  /**
-   * Get tokens for the reports that wait without: the next `flush` sends them, apart from this request. Those whose tokens
-   * the endpoint does not know get others if it never will.
-   * @param {[string, import("./ledgers/ledger.js").Sealed][]} doubted
-   */
-  async forTheNextTime(doubted) {
-    const bare = new Map((await this.waiting()).map(([identity, { endpoint }]) => [`${identity} ${endpoint}`, { identity, endpoint }]));
-    for (const { identity, endpoint } of bare.values()) {
-      await this.tokens(parseName(identity)).fill(endpoint, await this.tokenStore.bare(identity, endpoint), this.timeout);
-    }
-    for (const [identity, sealed] of doubted) await this.tokens(parseName(identity)).replace(sealed, this.timeout);
   }
 
   /** A session by the publication that is kept; null without one. @param {string} name */
@@ -230,11 +184,6 @@ export class Client {
     return uploads;
   }
 
-  /** The service that takes the reports of an endpoint. @param {string} endpoint */
-  baseOf(endpoint) {
-    return endpoint === `${this.server}/reports` ? this.server : /** @type {string} */ (this.shuffler);
-  }
-
   /** Experiments of this server in the ledger, in random order: one that hangs must not starve the rest. */
   async ownLedger() {
     const names = (await this.ledger.names()).filter((identity) => this.identity(parseName(identity)) === identity);
@@ -276,15 +225,7 @@ export class Client {
   identity(name) {
     return `${this.server}/${name}`;
   }
-
-  /** @param {string[]} messages */
-  warn(messages) {
-    for (const message of messages.filter((message) => !this.told.has(message))) {
-      this.told.add(message);
-      this.tell(message);
-    }
-  }
 }
 
 /** @param {string} identity */
-const parseName = (identity) => identity.slice(identity.lastIndexOf("/") + 1);
+export const parseName = (identity) => identity.slice(identity.lastIndexOf("/") + 1);

@@ -4,16 +4,12 @@
 import { PrivateerError } from "./errors.js";
 import { MSGPACK, ask, readSlug } from "./exchange.js";
 import { drawBelow, pause } from "./platform.js";
-import { formatAuthorization } from "./tokens/token.js";
+import { TokenStore } from "./tokens/token-store.js";
 
 const FINAL = new Set([
   "report-refused", "malformed-report", "wrong-size", "wrong-key", "wrong-digest", "wrong-endpoint", "decryption-failed",
   "out-of-range", "too-large", "terms-refused", "spec-invalid", "deleted",
 ]);
-/** What endpoints say of tokens that they will never take. */
-const WORN = new Set(["token-spent", "token-expired"]);
-/** What they say of tokens that they do not know. The keys that they show tell whether they ever will. */
-export const DOUBTED = new Set(["token-invalid", "token-wrong-audience"]);
 const AGAIN = [408, 425, 429];
 const [FIRST, MOST] = [0.25, 30];
 
@@ -38,11 +34,10 @@ export function judgeAnswer(answer) {
 
 /** Sends what a ledger keeps. */
 export class Delivery {
-  /** @param {import("./ledgers/ledger.js").Ledger} ledger @param {import("./tokens/token-store.js").TokenStore} tokenStore
-   * @param {number} timeout @param {import("./platform.js").Clock} clock */
-  constructor(ledger, tokenStore, timeout, clock) {
+  /** @param {import("./ledgers/ledger.js").Ledger} ledger @param {number} timeout @param {import("./platform.js").Clock} clock */
+  constructor(ledger, timeout, clock) {
     this.ledger = ledger;
-    this.tokenStore = tokenStore;
+    this.tokenStore = new TokenStore(ledger, clock);
     this.timeout = timeout;
     this.clock = clock;
   }
@@ -50,13 +45,12 @@ export class Delivery {
   /** Send once. @param {string} identity @param {import("./ledgers/ledger.js").Sealed} sealed @returns {Promise<Verdict & {quiet: number}>} */
   async once(identity, sealed) {
     try {
-      const token = await this.tokenStore.tie(identity, sealed);
-      const headers = { "content-type": MSGPACK, ...(token && { authorization: formatAuthorization(token) }) };
+      const headers = { "content-type": MSGPACK, ...(await this.tokenStore.authorize(identity, sealed)) };
       const answer = await ask(sealed.endpoint, { method: "POST", headers, body: sealed.body }, this.timeout);
       const outcome = judgeAnswer(answer);
       const reason = outcome === "accepted" ? null : readSlug(answer);
       // The next try comes with another one.
-      if (reason !== null && WORN.has(reason)) await this.tokenStore.untie(identity, sealed);
+      await this.tokenStore.untie(identity, sealed, reason);
       // Bytes that could not be deleted are sent again, and are duplicates then.
       if (outcome !== "pending") await this.ledger.forgetReport(identity, sealed).catch(() => {});
       const quiet = Number(answer.headers.get("retry-after")) || 0;

@@ -84,13 +84,13 @@ export class InTime {
   showDefault(name, standard, error) {
     // Other errors than ours may quote what a person has.
     const reason = error instanceof PrivateerError ? error.message : /** @type {Error} */ (error).name;
-    warnAfterwards(this.client.tell, `${name}: the default is shown: ${reason}`);
+    warnSometimes(this.client.tell, `${name}: the default is shown: ${reason}`);
     return { name: standard, fallback: reason, session: null, report: async () => "not-requested" };
   }
 }
 
-/** @param {(message: string) => void} warn @param {string} message */
-function warnAfterwards(warn, message) {
+/** Tell a message once an hour. @param {(message: string) => void} warn @param {string} message */
+export function warnSometimes(warn, message) {
   const times = toldMessages.get(warn) ?? new Map();
   const now = performance.now() / 1000;
   if (now - (times.get(message) ?? -AGAIN) < AGAIN) return;

@@ -30,5 +30,5 @@ export function unfitOutcome(outcome, { guardrails }) {
   const fits = isSeveral
     ? Object.keys(outcome).length === names.length && names.every((name) => isOutcome(outcome[name]))
     : isOutcome(outcome);
-  return fits ? [] : ["reward: should be a number, or yes or no; what is not counts as no outcome"];
+  return fits ? [] : ["reward: should be a number or boolean; it counts as no outcome"];
 }

@@ -79,7 +79,7 @@ export const outweighs = (evidence, before) =>
 export const contradictionError = (evidence, server) =>
   makeLogError(
     JSON.parse(evidence).problem,
-    `the device holds evidence that the server contradicted itself: publish it (client.evidence), or trust the server anew (ledger.forgetServer("${server}"))`,
+    `the server contradicted itself: publish it (client.evidence), or trust the server anew (ledger.forgetServer("${server}"))`,
     "evidence",
   );
 

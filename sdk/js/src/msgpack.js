@@ -128,11 +128,11 @@ export function encode(value) {
   }
   if (value instanceof Uint8Array) return concatBytes(encodeHeader(0xc4, value.length), /** @type {any} */ (value));
   if (Array.isArray(value)) {
-    if (value.length > 15) throw new RangeError("an array has at most 15 entries");
+    if (value.length > 15) throw new RangeError("more than 15 entries");
     return concatBytes([0x90 + value.length], ...value.map(encode));
   }
   if (isWhole(value, 0)) return new Uint8Array(value < 0x80 ? [value] : encodeHeader(0xcc, value));
-  throw new TypeError("only text, bytes, numbers and arrays can be encoded");
+  throw new TypeError("cannot be encoded");
 }
 
 /** @param {number} tag of one byte @param {number} value in the fewest bytes, of a power of two, that hold it */

@@ -31,7 +31,7 @@ async function generateKeys() {
   try {
     return /** @type {CryptoKeyPair} */ (await getSubtleCrypto().generateKey({ name: "X25519" }, true, ["deriveBits"]));
   } catch {
-    throw unsupported("this browser cannot seal reports: X25519 is in Chromium 133, Firefox 130, Safari 17 and Node 20", "X25519");
+    throw unsupported("no X25519 here, for sealing: Chromium 133, Firefox 130, Safari 17 and Node 20 have it", "X25519");
   }
 }
 

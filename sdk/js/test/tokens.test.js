@@ -163,12 +163,13 @@ test("tokens left that name a lost key are gone with the report's", () =>
   serving(LOCAL, async (at) => {
     const ledger = await unanswered(at);
     const client = device(at, { ledger });
-    await client.tokens("test").fill(`${at.url}/reports`, 2, 1);
-    assert.equal(await client.tokenStore.count(`${at.url}/test`, `${at.url}/reports`), 2);
+    const tokens = /** @type {import("../src/issuer.js").Issuer} */ (client.issuer).tokens(client, "test");
+    await tokens.fill(`${at.url}/reports`, 2, 1);
+    assert.equal(await tokens.tokenStore.count(`${at.url}/test`, `${at.url}/reports`), 2);
     issues(at, MINTS[1]);
     at.answers = [[401, "token-invalid"]];
     assert.deepEqual(await client.flush(), { test: "pending" });
-    assert.equal(await client.tokenStore.count(`${at.url}/test`, `${at.url}/reports`), 1);
+    assert.equal(await tokens.tokenStore.count(`${at.url}/test`, `${at.url}/reports`), 1);
     assert.deepEqual(await client.flush(), { test: "accepted" });
     assert.ok(MINTS[1].signed(spends(at)[2]));
   }));

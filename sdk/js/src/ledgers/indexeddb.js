@@ -10,7 +10,7 @@ const KEY = "#key";
 const VERSION = 1;
 const REMEDY = "Nothing was paid or sent. Private windows and full disks do that: show the page without an experiment";
 
-const NONE = 'there is no IndexedDB here: join in the browser, or in Node give the path of a ledger to the Client of "@privateer/client/node"';
+const NONE = 'there is no IndexedDB here: join in the browser, or give Node a path, with "@privateer/client/node"';
 
 /** What a request gives. @template T @param {IDBRequest<T>} request @returns {Promise<T>} */
 const requestResult = (request) =>

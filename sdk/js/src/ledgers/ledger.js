@@ -57,7 +57,7 @@ export const makeEntry = () => ({ payment: null, waiting: [], choice: null, show
 /** @param {Payment} payment @param {number} period */
 export const allows = (payment, period) => payment.made < payment.reports && payment.period < period;
 
-const changedTerms = () => refused("reports of a person, their period or their promise are not those of before", "experiment.reports_per_person");
+const changedTerms = () => refused("reports, period or promise of a person are not those of before", "experiment.reports_per_person");
 
 /** @param {Uint8Array | null} now @param {Uint8Array | null} before */
 const isUnchanged = (now, before) => now === before || (now !== null && before !== null && areEqualBytes(now, before));

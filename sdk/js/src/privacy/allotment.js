@@ -34,7 +34,7 @@ export function allotPromise(epsilon, delta, reports, least) {
 function sharePromise(epsilon, delta, reports, least) {
   if (delta === 0) return [{ at: nextBelow(epsilon / reports), most: 0 }];
   const slack = Math.max((SLACK * delta) / reports, least);
-  if (!(2 * reports * slack <= delta)) throw refused("the promise has no room for so many reports of a person", "delta");
+  if (!(2 * reports * slack <= delta)) throw refused("too many reports of a person for the promise", "delta");
   const deviation = Math.sqrt(reports) * normalDeviation(epsilon, delta - reports * slack);
   const places = DIGITS - 1 - Math.floor(Math.log10(deviation));
   for (let units = Math.ceil(deviation * 10 ** places * (1 - 1e-9)); ; units++) {

@@ -15,6 +15,17 @@ const selectUnsigned = (tokens, endpoint) => tokens.filter((each) => each.endpoi
 
 /** Tokens of the experiments in a ledger, for whoever has an issuer. */
 export class Issuance extends TokenStore {
+  /** How many signed tokens are left. @param {string} identity @param {string} endpoint */
+  async count(identity, endpoint) {
+    return this.remaining(await this.ledger.entry(identity), endpoint).length;
+  }
+
+  /** How many reports wait without a token. @param {string} identity @param {string} endpoint */
+  async bare(identity, endpoint) {
+    const { waiting } = await this.ledger.entry(identity);
+    return waiting.filter((each) => each.endpoint === endpoint && !each.token).length;
+  }
+
   /**
    * Keep tokens that are about to be asked for, no more than are missing: another page of this device may have drawn some
    * meanwhile. Return all that the issuer has not signed.

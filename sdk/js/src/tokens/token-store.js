@@ -2,6 +2,10 @@
 /** The upload tokens in a device's ledger: signed, then tied to one report, and gone with it. */
 
 import { areEqualBytes } from "../bytes.js";
+import { formatAuthorization } from "./token.js";
+
+/** What endpoints say of tokens that they will never take. */
+const WORN = new Set(["token-spent", "token-expired"]);
 
 /**
  * A token for an endpoint. `token` is empty until the issuer has signed, and then request and inverse are: nothing ties the
@@ -36,37 +40,33 @@ export class TokenStore {
     return entry.tokens.filter((each) => each.endpoint === endpoint && isSigned(each) && each.expires > this.clock.now());
   }
 
-  /** How many signed tokens are left. @param {string} identity @param {string} endpoint */
-  async count(identity, endpoint) {
-    return this.remaining(await this.ledger.entry(identity), endpoint).length;
-  }
-
-  /** How many reports wait without a token. @param {string} identity @param {string} endpoint */
-  async bare(identity, endpoint) {
-    const { waiting } = await this.ledger.entry(identity);
-    return waiting.filter((each) => each.endpoint === endpoint && !each.token).length;
-  }
-
   /**
    * The token that a waiting report comes with: the one of before, or one of those left; null: none is. Which one that is
    * tells nothing, since all are alike.
    * @param {string} identity @param {Sealed} report @returns {Promise<Uint8Array<ArrayBuffer> | null>}
    */
   async tie(identity, report) {
+    const take = (/** @type {Entry} */ entry) => {
+      const waiting = findWaiting(entry, report);
+      const [spare] = this.remaining(entry, report.endpoint);
+      if (!waiting || waiting.token || !spare) return /** @type {[Entry, Kept["token"] | null]} */ ([entry, waiting?.token ?? null]);
+      const rest = { ...entry, tokens: entry.tokens.filter((each) => each !== spare) };
+      return /** @type {[Entry, Kept["token"] | null]} */ ([withToken(rest, report, spare.token), spare.token]);
+    };
     const entry = await this.ledger.entry(identity);
-    const pending = findWaiting(entry, report);
-    if (!pending || pending.token || !this.remaining(entry, report.endpoint).length) return pending?.token ?? null;
-    return this.ledger.store.change(identity, (now) => {
-      const waiting = findWaiting(now, report);
-      const [spare] = this.remaining(now, report.endpoint);
-      if (!waiting || waiting.token || !spare) return [now, waiting?.token ?? null];
-      const rest = { ...now, tokens: now.tokens.filter((each) => each !== spare) };
-      return [withToken(rest, report, spare.token), spare.token];
-    });
+    const [changed, token] = take(entry);
+    return changed === entry ? token : this.ledger.store.change(identity, take);
   }
 
-  /** Forget the token of a report, since no endpoint takes it any more. @param {string} identity @param {Sealed} report */
-  untie(identity, report) {
-    return this.ledger.set(identity, (entry) => withToken(entry, report, null));
+  /** The header that a waiting report comes with; none without a token. @param {string} identity @param {Sealed} report */
+  async authorize(identity, report) {
+    const token = await this.tie(identity, report);
+    return token && { authorization: formatAuthorization(token) };
+  }
+
+  /** Forget the token of a report if no endpoint takes it any more. @param {string} identity @param {Sealed} report
+   * @param {string | null} reason that the endpoint gave */
+  async untie(identity, report, reason) {
+    if (WORN.has(reason ?? "")) await this.ledger.set(identity, (entry) => withToken(entry, report, null));
   }
 }

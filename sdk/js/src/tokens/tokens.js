@@ -42,6 +42,12 @@ export class Tokens {
     this.tokenStore = new Issuance(client.ledger, client.clock);
   }
 
+  /** The service that takes the reports of an endpoint. @param {string} endpoint */
+  baseOf(endpoint) {
+    const { server, shuffler } = this.client;
+    return endpoint === `${server}/reports` ? server : /** @type {string} */ (shuffler);
+  }
+
   /**
    * Get tokens until so many are left for an endpoint; ask nobody if they are there already.
    * @param {string} endpoint @param {number} count @param {number} seconds for each request
@@ -49,7 +55,7 @@ export class Tokens {
   async fill(endpoint, count, seconds) {
     const missing = count - (await this.tokenStore.count(this.identity, endpoint));
     if (missing <= 0) return;
-    const { good } = await this.keys(this.client.baseOf(endpoint), seconds);
+    const { good } = await this.keys(this.baseOf(endpoint), seconds);
     await this.get(endpoint, missing, count, good, seconds);
   }
 
@@ -64,7 +70,7 @@ export class Tokens {
     const { endpoint } = report;
     const token = await tokenStore.tied(identity, report);
     if (!token) return;
-    const { good, shown: listedKeys } = await this.keys(this.client.baseOf(endpoint), seconds);
+    const { good, shown: listedKeys } = await this.keys(this.baseOf(endpoint), seconds);
     const digest = await this.digest(endpoint);
     const marks = listedKeys.map(({ id }) => concatBytes(digest, id));
     if (marks.some((mark) => areEqualBytes(mark, tokenMark(token)))) return;
@@ -77,7 +83,7 @@ export class Tokens {
 
   /** Digest of the challenge that tokens for an endpoint are for. @param {string} endpoint */
   async digest(endpoint) {
-    return sha256(await encodeChallenge(serverName(this.issuer), serverName(this.client.baseOf(endpoint)), this.name));
+    return sha256(await encodeChallenge(serverName(this.issuer), serverName(this.baseOf(endpoint)), this.name));
   }
 
   /**
