@@ -4,6 +4,8 @@ import hashlib
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
+import msgspec
+
 from privateer_core.errors import DuplicateReport, PrivateerError
 from privateer_core.serving.token_gate import Admission
 from privateer_server.store.records import TokenRow
@@ -36,17 +38,16 @@ class ReportToken(NamedTuple):
         return cls(row, admission.spent_error())
 
 
-class ReportTokens:
+class ReportTokens(msgspec.Struct):
     """The tokens of counted reports: each is spent once. Those in the store count, and those not stored yet."""
 
-    def __init__(self, find_stored: FindTokenReport) -> None:
-        self._find_stored = find_stored
-        self.new_rows: dict[bytes, TokenRow] = {}  # by hash of the token
+    find_stored: FindTokenReport
+    new_rows: dict[bytes, TokenRow] = msgspec.field(default_factory=dict[bytes, TokenRow])  # by hash of the token
 
     def check_unspent(self, token: ReportToken) -> None:
         """Refuse a token that was spent."""
         row, new_row = token.row, self.new_rows.get(token.row.token)
-        previous_report = new_row.report if new_row else self._find_stored(row.expires, row.token)
+        previous_report = new_row.report if new_row else self.find_stored(row.expires, row.token)
         if previous_report is not None:
             raise DUPLICATE_REPORT if previous_report == row.report else token.refusal
 
