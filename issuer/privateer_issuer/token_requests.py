@@ -4,6 +4,7 @@ import asyncio
 import sqlite3
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Final, Protocol
@@ -13,10 +14,11 @@ from starlette.responses import Response
 
 from privateer_core.clock import Clock
 from privateer_core.errors import PrivateerError, SpecError, TokensExhausted, Unavailable
-from privateer_core.serving.fair_queue import RequestQueue
+from privateer_core.serving.http.answer import wait_for_turn
 from privateer_core.serving.http.bodies import Body, Budget, peer_address
 from privateer_core.serving.http.problems import problem_response
 from privateer_core.serving.settings import unset_error
+from privateer_core.serving.thread_turns import THREAD_TURNS
 from privateer_core.serving.write_health import WriteHealth
 from privateer_core.wire.attestation import HEADER, verify_attestation
 from privateer_core.wire.token import REQUEST_SIZE, RESPONSE_TYPE, parse_token_request
@@ -120,13 +122,13 @@ class DeviceQuotas:
 
     async def _count_pending(self) -> None:
         """Count the pending requests in transactions, and answer those who wait, until none is pending."""
-        loop, count = asyncio.get_running_loop(), self._store.count_requests
         try:
             while self._pending:
                 (requests, futures), self._pending = zip(*self._pending, strict=True), []
                 grants: Sequence[bool | None]
                 try:
-                    grants = await loop.run_in_executor(self._disk, count, requests, self._max_tokens)
+                    count = partial(self._store.count_requests, requests, self._max_tokens)
+                    grants = await THREAD_TURNS.run(self._disk, count)
                     self._writes.record_commit()
                 except sqlite3.Error as error:
                     self._writes.record_commit(error)
@@ -169,7 +171,6 @@ class TokenRequests:
     ) -> None:
         self._keys, self._quotas, self._attestation = keys, quotas, attestation
         self._metrics, self._budget, self._clock = metrics, budget, clock
-        self._turns = RequestQueue()
 
     async def sign(self, request: Request) -> Response:
         """Respond to a request for a token."""
@@ -194,5 +195,5 @@ class TokenRequests:
         signer.check(blinded)  # an invalid message is not counted
         if device is not None:  # a device without remaining tokens costs no signature
             await self._quotas.take(TokenRequest(name, device, bytes([last_byte]) + blinded))
-            await self._turns.wait_for_turn(body.sender)  # many are counted together
+            await wait_for_turn(request.scope)  # many are counted together
         return signer.sign(blinded)

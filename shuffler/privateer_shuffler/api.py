@@ -9,7 +9,7 @@ from starlette.types import Scope
 from privateer_core import errors
 from privateer_core.serving.admission import ShufflerLimits
 from privateer_core.serving.http import openapi
-from privateer_core.serving.http.answer import AnswerTiming, HttpAnswer
+from privateer_core.serving.http.answer import AnswerTiming, HttpAnswer, wait_for_turn
 from privateer_core.serving.http.bodies import Body, Budget
 from privateer_core.serving.http.report_endpoint import UploadEndpoint, UploadReceipt
 from privateer_core.serving.token_gate import TokenGate
@@ -57,7 +57,11 @@ class PoolEndpoint(UploadEndpoint):
 
     async def _submit_and_wait(self, scope: Scope, envelope: Envelope, body: Body) -> PoolReceipt:
         _check_address(scope, envelope)
-        return await self._hold(envelope, await self._rounds.get_current_round(envelope.header), body)
+        try:
+            followed = await self._rounds.get_current_round(envelope.header)
+        finally:
+            await wait_for_turn(scope)  # many wait for the same answer of the server
+        return await self._hold(envelope, followed, body)
 
     def _hold(self, envelope: Envelope, followed: TrackedRound, body: Body) -> asyncio.Future[PoolReceipt]:
         """Put the reports of an envelope into their pool, or return a receipt with the refusal of all of them."""

@@ -18,6 +18,7 @@ from starlette.types import Receive, Scope, Send
 
 from privateer_core.clock import SystemClock
 from privateer_core.errors import NotFound, PrivateerError, Unavailable
+from privateer_core.serving.http.answer import wait_for_turn
 from privateer_core.serving.http.bodies import Budget
 from privateer_core.serving.http.listeners import IS_PUBLIC_KEY, HostGuard, OriginMiddleware, PublicPages
 from privateer_core.serving.http.openapi import ServiceStatus, select_public
@@ -81,7 +82,10 @@ class ShufflerPages:
 
     async def experiment(self, request: Request) -> Response:
         """Show the open round of an experiment, without facts that a single report changes before the batch is full."""
-        followed = await self._rounds.get_round(request.path_params["name"])
+        try:
+            followed = await self._rounds.get_round(request.path_params["name"])
+        finally:
+            await wait_for_turn(request.scope)  # many wait for the same answer of the server
         round_, pool = followed.round, followed.pool
         is_open = pool is not None and not pool.is_full
         status = ExperimentStatus(round_.experiment, round_.version, round_.model, round_.batch_size, is_open)

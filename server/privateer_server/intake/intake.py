@@ -15,6 +15,7 @@ from privateer_core.serving.fair_queue import SenderQueue
 from privateer_core.serving.http.bodies import Body
 from privateer_core.serving.logs import trace
 from privateer_core.serving.store.database import is_damage
+from privateer_core.serving.thread_turns import THREAD_TURNS
 from privateer_core.serving.write_health import WriteHealth
 from privateer_core.spec.experiment import is_name
 from privateer_core.wire.publication import Envelope, Header, check_single_report, hpke_info
@@ -320,13 +321,13 @@ class Intake:
 
     async def _count_group(self, group: list[_PendingRequest]) -> None:
         """Count a group in a thread, answer its requests, and start to close the rounds that it ends."""
-        loop, requests = asyncio.get_running_loop(), [counted_experiment.request for counted_experiment in group]
+        requests = [pending.request for pending in group]
         answers: list[Answer]
         to_close: list[Experiment] = []
         async with self._write_lock:
             try:
-                counting = loop.run_in_executor(self._counting_thread, self._counter.count, requests)
-                answers, counted, to_close = await counting
+                count = partial(self._counter.count, requests)
+                answers, counted, to_close = await THREAD_TURNS.run(self._counting_thread, count)
             except Exception as error:  # nothing of the group is answered: its senders shall try again
                 self._note_failure(error)
                 # It is unknown whether the store has the last additions to the current partial sums.

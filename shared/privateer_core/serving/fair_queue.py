@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Final, Generic, TypeVar
 
 from privateer_core.errors import Unavailable
+from privateer_core.serving.thread_turns import THREAD_TURNS
 
 T = TypeVar("T")
 _SENDER_WAITING_MAX: Final = 64
@@ -109,6 +110,7 @@ class RequestQueue:
     def _answer_senders(self) -> None:
         """Answer the first request of every sender."""
         try:
+            THREAD_TURNS.give()
             for sender, requests in list(self._waiting.items()):
                 answer = requests.popleft()
                 if not requests:

@@ -9,7 +9,7 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 from privateer_core.errors import BadRequest, HeadersTooLarge, PrivateerError
 from privateer_core.serving.connections import Connections, ConnectionStage
-from privateer_core.serving.http.answer import WHOLE_ANSWER, HttpAnswer
+from privateer_core.serving.http.answer import TURN, WHOLE_ANSWER, HttpAnswer
 from privateer_core.serving.http.bodies import peer_address
 from privateer_core.serving.rate_limit import RateLimit
 from privateer_core.wire.problem import MEDIA_TYPE, problem_body
@@ -66,7 +66,7 @@ class GuardedProtocol(HttpToolsProtocol):
         self._current_cycle: RequestResponseCycle
         self._pending_app: Any = None
         self._answer_at_once: Any = getattr(self.app, "answer_at_once", lambda *_: False)  # as in `PublicPages`
-        self._extensions: dict[str, Any] = {WHOLE_ANSWER: self._write_whole}
+        self._extensions: dict[str, Any] = {WHOLE_ANSWER: self._write_whole, TURN: self._wait_for_turn}
         self._refusal: PrivateerError = BadRequest("this is not an HTTP request", remedy="send HTTP/1.1")
 
     def is_overdue(self, now: float) -> bool:
@@ -295,6 +295,9 @@ class GuardedProtocol(HttpToolsProtocol):
                 super()._start_asgi_task(self._current_cycle, partial(self._run_app, self._current_cycle, app))
             else:
                 self._start_asgi_task(self._current_cycle, app)
+
+    async def _wait_for_turn(self) -> None:
+        await self._connections.requests.wait_for_turn(self.sender)
 
     def _write_whole(self, answer: HttpAnswer) -> bool:
         """Answer the current request in a single write; False if the peer is too slow for that."""

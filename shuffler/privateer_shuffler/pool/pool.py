@@ -13,6 +13,7 @@ import msgspec
 
 from privateer_core.clock import Clock, SystemClock
 from privateer_core.serving.logs import trace
+from privateer_core.serving.thread_turns import THREAD_TURNS
 from privateer_core.serving.token_gate import Admission
 from privateer_core.serving.write_health import LastCommit
 from privateer_core.wire.publication import Envelope, Header, Round, encode_envelope, report_header
@@ -58,7 +59,7 @@ class StoredRound(ABC):
 
     async def in_thread(self, operation: Callable[[], _Result]) -> _Result:
         """Run an operation on the store in the thread, after those that wait already."""
-        return await asyncio.get_running_loop().run_in_executor(self._thread, operation)
+        return await THREAD_TURNS.run(self._thread, operation)
 
     def advance_progress(self, n_held: int, progress: RoundProgress) -> RoundProgress:
         """Return the progress of the round with reports of ``n_held`` participants in all."""
@@ -104,7 +105,7 @@ _IDLE_SECONDS: Final = 0.1
 """Idle time after which a round is maintained; under load, a file's log is overwritten all the time."""
 _MIN_SHARED_UPLOADS: Final = 8
 _GATHER_SECONDS: Final = 0.005
-"""Wait after a transaction shared by at least eight uploads, so that more uploads share the next one."""
+"""Wait after a transaction shared by at least eight accepted uploads, so that more uploads share the next one."""
 _FULL_DISK_SECONDS: Final = 1.0  # pause after a failed maintenance of a round
 _LOOK_SECONDS: Final = 1.0  # pause between checks of the state that replicas share
 _log = logging.getLogger(__name__)
@@ -255,7 +256,8 @@ class Pool:
             while self._waiting:
                 group, self._waiting = self._waiting, []
                 send_receipts(group, await self._store_group(group))
-                if len(group) >= _MIN_SHARED_UPLOADS and not self.is_full:
+                n_accepted = sum(not upload.refusals for upload in group)
+                if n_accepted >= _MIN_SHARED_UPLOADS and not self.is_full:
                     await asyncio.sleep(_GATHER_SECONDS)
         finally:
             self._writer = None

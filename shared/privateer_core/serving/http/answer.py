@@ -10,6 +10,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 Headers = tuple[tuple[bytes, bytes], ...]
 WHOLE_ANSWER: Final = "privateer.whole"
 """The ASGI extension of a connection that takes a whole `HttpAnswer`: a single write instead of two messages."""
+TURN: Final = "privateer.turn"
+"""The ASGI extension of a connection whose requests can wait for their sender's turn again."""
 _JSON: Final = b"application/json"
 _HEAD: Final = "HEAD"
 
@@ -29,6 +31,13 @@ class HttpAnswer(NamedTuple):
             return
         await send({"type": "http.response.start", "status": self.status, "headers": self.headers})
         await send({"type": "http.response.body", "body": self.body})
+
+
+async def wait_for_turn(scope: Scope) -> None:
+    """Wait for the sender's turn again, after a wait that ends for many requests at once."""
+    extensions = scope.get("extensions")
+    if extensions and TURN in extensions:
+        await extensions[TURN]()
 
 
 def make_answer(status: int, body: bytes, media_type: bytes = _JSON, headers: Headers = ()) -> HttpAnswer:
