@@ -1,9 +1,10 @@
 """Claims of the papers, computed: privacy by the accountant, constants and sizes by the papers' formulas.
 
-Their words, and those of every numbered claim, are in ``papers.toml``.
+Their words, and those of every numbered claim, are in ``claims.md``.
 """
 
 import math
+import re
 import tomllib
 from collections.abc import Callable
 from functools import cache
@@ -45,31 +46,35 @@ class NumberedClaim(NamedTuple):
 
 def list_claims(paper: int) -> list[Figures]:
     """Return the claims of a paper, 1 to 5, each with its source and the truth. An epsilon of None is infinite."""
+    words = [cells[1:] for cells in _read_table(4) if cells[0] == str(paper)]
     return [
-        {"claim": text["claim"].format(**figures), "source": text["source"], **figures, "why": text["why"]}
-        for text, rows in zip(_read_words()[paper - 1]["computed"], _CLAIMS[paper](), strict=True)
+        {"claim": claim.format(**figures), "source": source, **figures, "why": why}
+        for (claim, source, why), rows in zip(words, _CLAIMS[paper](), strict=True)
         for figures in rows
     ]
 
 
 def list_numbered_claims() -> tuple[NumberedClaim, ...]:
     """Return all numbered claims in the order of the papers."""
-    claims = [NumberedClaim(paper, **row) for paper, words in enumerate(_read_words(), 1) for row in words["claims"]]
-    return tuple(
-        claim._replace(verdict=claim.verdict.format(**_figures(claim.paper)), tests=tuple(claim.tests))
-        for claim in claims
-    )
+    claims = []
+    for number, claim, formula, verdict, shown, tests in _read_table(6):
+        words, names = verdict.format(**_figures(int(number))), tuple(re.findall("`(.*?)`", tests))
+        claims.append(NumberedClaim(int(number), claim, formula, words, shown, names))
+    return tuple(claims)
 
 
 def list_summaries(paper: int) -> tuple[str, ...]:
     """Return the computed sentences of a paper's chapter in the documentation."""
-    return tuple(text.format(**_figures(paper)) for text in _read_words()[paper - 1]["summaries"])
+    document = tomllib.loads(Path(__file__).with_name("papers.toml").read_text(encoding="utf-8"))
+    return tuple(text.format(**_figures(paper)) for text in document["papers"][paper - 1]["summaries"])
 
 
 @cache
-def _read_words() -> list[dict[str, Any]]:
-    document = tomllib.loads((Path(__file__).parent / "papers.toml").read_text(encoding="utf-8"))
-    return list(document["papers"])
+def _read_table(width: int) -> list[list[str]]:
+    """Return the cells of the table of ``claims.md`` that has this many columns, first the paper's number."""
+    lines = Path(__file__).with_name("claims.md").read_text(encoding="utf-8").splitlines()
+    rows = ([cell.strip() for cell in line.split("|")[1:-1]] for line in lines)
+    return [cells for cells in rows if len(cells) == width and cells[0].isdigit()]
 
 
 @cache

@@ -90,8 +90,7 @@ def label_log_axes(axis: Any, title: str, fact: str, *, size: float = 9, base: f
     """Make both axes logarithmic, so that growth is a slope, and label them."""
     axis.set_title(title, fontsize=size)
     axis.set_xscale("log", base=base)
-    axis.set_yscale("log")
-    axis.set_xlabel(fact)
+    axis.set(yscale="log", xlabel=fact)
     axis.legend(fontsize=6)
 
 

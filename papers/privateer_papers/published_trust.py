@@ -4,8 +4,8 @@ Devices and servers do not run experiments under these trust models, since their
 """
 
 import math
-from dataclasses import dataclass
-from typing import Any, Final
+from dataclasses import dataclass, fields
+from typing import Any, Final, TypeVar
 
 import msgspec
 from typing_extensions import override
@@ -26,6 +26,7 @@ from privateer_core.privacy.trust import TRUST, Serving, Trust, trust_of
 from privateer_core.spec.privacy import Privacy
 from privateer_papers.paper_1.laplace_cells import LaplaceCells
 
+Published = TypeVar("Published")
 PUBLISHED: Final = "published"
 """The name of the papers' calibrations in terms."""
 FIGURES_NOTE: Final = (
@@ -96,6 +97,11 @@ class PublishedPrivacy(Privacy):
     @override
     def trust(self) -> Trust:
         return PUBLISHED_TRUST.get(self.model) or trust_of(self.model)
+
+
+def recast(instance: Any, kind: type[Published]) -> Published:
+    """Return a policy or terms of the product as those of a published algorithm, with the same fields."""
+    return kind(**{attribute.name: getattr(instance, attribute.name) for attribute in fields(instance)})
 
 
 def unsupported_model_error(privacy: Privacy) -> SpecError:

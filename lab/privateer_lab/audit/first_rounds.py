@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any, Final, NamedTuple, Self
 
 import httpx
@@ -24,6 +25,9 @@ from privateer_server.rounds.open_round import OpenRound, open_first_round
 LIMITS: Final = Limits(
     math.inf, 0.1, math.inf, honest_fraction=1.0, min_batch=100, arm_visibility="hidden", allow_central=True
 )
+WIDE_LIMITS: Final = replace(LIMITS, delta=1.0)
+"""Limits of a device that accepts every delta."""
+_MIN_REPORTS, _MAX_REPORTS, _SAMPLES_PER_REPORT = 100, 3000, 20
 _ORIGIN: Final = f"privateer/log/{0:016x}"
 
 
@@ -39,9 +43,9 @@ class FirstRound(NamedTuple):
         decryptor = Decryptor(X25519PrivateKey.generate())
         return cls(open_first_round(spec, decryptor.public_key), decryptor)
 
-    def join(self, limits: Limits = LIMITS) -> Participation:
+    def join(self, limits: Limits = LIMITS, cohort: str = "") -> Participation:
         """Join the round through the client library."""
-        return Participation(self.opened.publication, self.opened.spec.name, limits)
+        return Participation(self.opened.publication, self.opened.spec.name, limits, cohort)
 
     def open_reports(self, sealed: Iterable[bytes]) -> NDArray[Any]:
         """Open participants' sealed reports as the server does, and return the rows of their messages in order."""
@@ -51,6 +55,11 @@ class FirstRound(NamedTuple):
         rows = b"".join(message[first_byte:] for message in self.decryptor.decrypt(messages, info))
         parsed: NDArray[Any] = self.opened.mechanism.parse(rows)
         return parsed
+
+
+def count_reports(samples: int) -> int:
+    """Return the number of reports of an attack that opens each, for so many observations of a cheap one."""
+    return min(_MAX_REPORTS, max(_MIN_REPORTS, samples // _SAMPLES_PER_REPORT))
 
 
 class MemoryServer(httpx.MockTransport):

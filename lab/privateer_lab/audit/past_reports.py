@@ -2,20 +2,18 @@
 
 import math
 from collections.abc import Callable
-from dataclasses import replace
 from functools import cache, partial
 from typing import Any, Final, cast
 
 import numpy as np
 
-from privateer_client.participation import Participation
 from privateer_core.accounting.accountant import account
 from privateer_core.policies.past_arms import recall_arms
 from privateer_core.privacy.trust import TIGHT
 from privateer_core.spec.experiment import Source
 from privateer_core.spec.spec import Spec
 from privateer_lab.audit.case import Case
-from privateer_lab.audit.first_rounds import LIMITS, FirstRound
+from privateer_lab.audit.first_rounds import WIDE_LIMITS, FirstRound, count_reports
 from privateer_lab.audit.law import Scores
 from privateer_lab.audit.views import Coins, Target, attack_releases, log_likelihood
 from privateer_lab.audit.whole_experiments import iterate_tight_claims
@@ -27,8 +25,6 @@ _PROPENSITIES: Final = (_LEAST, 1.0)
 """Propensities of the two neighbours: weighing keeps the first one's contribution, and mostly not the other's."""
 _CONTEXT, _ARM, _REWARD = 0.1, 0, 1.0
 """What both neighbours have in common."""
-_LIMITS: Final = replace(LIMITS, delta=1.0)
-_MIN_REPORTS, _MAX_REPORTS, _SAMPLES_PER_REPORT = 100, 3000, 20
 
 
 def past_cases(samples: int, algorithms: set[str] | None = None) -> list[Case]:
@@ -36,7 +32,7 @@ def past_cases(samples: int, algorithms: set[str] | None = None) -> list[Case]:
 
     Reports with a claim of their own are opened, and of a curator the release is attacked.
     """
-    cases, count = [], min(_MAX_REPORTS, max(_MIN_REPORTS, samples // _SAMPLES_PER_REPORT))
+    cases, count = [], count_reports(samples)
     for name, instance, own_spec, _ in iterate_tight_claims(algorithms):
         if not own_spec.capabilities.takes_sources:
             continue
@@ -57,12 +53,8 @@ def past_cases(samples: int, algorithms: set[str] | None = None) -> list[Case]:
 
 def _with_source(spec: Spec) -> Spec:
     """Return the spec with a source whose propensities are the devices' own."""
-    source = Source(
-        name=_SOURCE,
-        participants=_N_PARTICIPANTS,
-        epsilon=_EPSILON,
-        min_propensities=(_LEAST,) * len(spec.options),
-    )
+    least = (_LEAST,) * len(spec.options)
+    source = Source(name=_SOURCE, participants=_N_PARTICIPANTS, epsilon=_EPSILON, min_propensities=least)
     return spec.model_copy(update={"sources": (source,)})
 
 
@@ -76,7 +68,7 @@ def _score_reports(open_round: Callable[[], FirstRound], neighbour: int, count: 
     """Let a neighbour report through the client library, open the reports, and return their log-likelihood ratios."""
     first_round = open_round()
     spec, policy = first_round.opened.spec, first_round.opened.step.policy
-    participation = Participation(first_round.opened.publication, spec.name, _LIMITS, _SOURCE)
+    participation = first_round.join(WIDE_LIMITS, _SOURCE)
     contexts, arms = np.full((count, spec.dimension), _CONTEXT), np.full(count, _ARM)
     past = (contexts, arms, np.full(count, _REWARD), np.full(count, _PROPENSITIES[neighbour]))
     rows = first_round.open_reports(participation.make_past_reports(*past))
@@ -91,10 +83,8 @@ def _score_reports(open_round: Callable[[], FirstRound], neighbour: int, count: 
 def _mix(kept_densities: Scores, left_out_densities: Scores, probability: float) -> Scores:
     """Return the log-likelihoods of reports if a contribution is kept with a probability."""
     with np.errstate(divide="ignore"):
-        mixed: Scores = np.logaddexp(
-            math.log(probability) + kept_densities, np.log1p(-probability) + left_out_densities
-        )
-    return mixed
+        log_shares = math.log(probability), np.log1p(-probability)
+    return np.asarray(np.logaddexp(log_shares[0] + kept_densities, log_shares[1] + left_out_densities))
 
 
 def _score_releases(open_round: Callable[[], FirstRound], neighbour: int, count: int) -> Scores:

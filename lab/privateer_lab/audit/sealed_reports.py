@@ -6,10 +6,8 @@ Single reports are those of each algorithm and trust model, and batches those of
 import asyncio
 import tempfile
 from collections.abc import Callable
-from dataclasses import replace
 from functools import cache, partial
 from pathlib import Path
-from typing import Final
 
 import numpy as np
 
@@ -23,7 +21,7 @@ from privateer_core.spec.arms import ArmsSpec
 from privateer_core.spec.spec import Spec
 from privateer_core.wire.publication import decode_envelope, split_sealed
 from privateer_lab.audit.case import DELTA, Case
-from privateer_lab.audit.first_rounds import LIMITS, FirstRound
+from privateer_lab.audit.first_rounds import WIDE_LIMITS, FirstRound, count_reports
 from privateer_lab.audit.law import Scores
 from privateer_lab.audit.views import attack_batches as batch_view
 from privateer_lab.audit.views import attack_reports as report_view
@@ -44,8 +42,6 @@ _N_CONCURRENT_BATCHES = 20
 _CONTEXT_VALUE = 0.3
 _REWARDS = (1.0, 0.0)
 """The two neighbours' rewards, in the same bin: the worst pair of a signed symbol."""
-_LIMITS: Final = replace(LIMITS, delta=1.0)
-_MIN_REPORTS, _MAX_REPORTS, _SAMPLES_PER_REPORT = 100, 3000, 20
 _CONTEXT, _REWARD_FACTORS = 0.1, (1.0, -1.0)
 """Value of all features of both neighbours, and their rewards in half-ranges from the middle."""
 
@@ -138,7 +134,7 @@ async def _shuffle_batch(open_round: OpenRound, sealed: list[bytes]) -> list[byt
 
 def path_cases(samples: int, algorithms: set[str] | None = None) -> list[Case]:
     """Build an attack on the first round's opened reports for each instance whose report has a claim of its own."""
-    cases, count = [], min(_MAX_REPORTS, max(_MIN_REPORTS, samples // _SAMPLES_PER_REPORT))
+    cases, count = [], count_reports(samples)
     for name, instance, spec, terms in iterate_tight_claims(algorithms):
         event = terms.mechanism.report_event
         if event is None:
@@ -153,7 +149,7 @@ def path_cases(samples: int, algorithms: set[str] | None = None) -> list[Case]:
 def _score_reports(open_round: Callable[[], FirstRound], neighbour: int, count: int) -> Scores:
     """Let a neighbour report through the client library, open the reports, and return their log-likelihood ratios."""
     first_round = open_round()
-    participation, spec, policy = first_round.join(_LIMITS), first_round.opened.spec, first_round.opened.step.policy
+    participation, spec, policy = first_round.join(WIDE_LIMITS), first_round.opened.spec, first_round.opened.step.policy
     contexts, coins = np.full((count, spec.dimension), _CONTEXT), participation.draw_coins(count)
     outcomes = build_decisions_and_rewards(spec, policy, contexts, coins, _REWARD_FACTORS[neighbour])
     rows = first_round.open_reports(participation.make_reports(contexts, coins, *outcomes))

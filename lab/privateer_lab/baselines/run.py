@@ -219,6 +219,7 @@ class BaselineRun:
     seed: int
     regret: float  # sum over participants of the expected loss against the best arm
     reward: float  # mean reward of a participant, in the reward's own units
+    path: tuple[tuple[int, float], ...] = ()  # after each round: participants, and the sum of their rewards
 
 
 def play_once(spec: Spec, names: list[str], seed: int) -> list[BaselineRun]:
@@ -232,7 +233,8 @@ def play_together(
 ) -> list[BaselineRun]:
     """Play baselines of a spec and a seed, as `play_once` does, with ``participants`` or the spec's own."""
     participants = participants or BaselinePeople(spec, seed)
-    regret, received = dict.fromkeys(baselines, 0.0), dict.fromkeys(baselines, 0.0)
+    regret, received, n_played = dict.fromkeys(baselines, 0.0), dict.fromkeys(baselines, 0.0), 0
+    paths: dict[str, list[tuple[int, float]]] = {name: [] for name in baselines}
     for batch, size in _iterate_rounds(spec):
         for baseline in baselines.values():
             baseline.open(batch)
@@ -247,10 +249,14 @@ def play_together(
                     received[name] += float(rewards.sum())
                     if batch:
                         baseline.learn(chunk, arms, scale_rewards(rewards, spec))
-        for baseline in baselines.values() if batch else ():
-            baseline.close()
-    horizon = spec.experiment.horizon
-    return [BaselineRun(name, seed, regret[name], received[name] / horizon) for name in baselines]
+        n_played += size
+        for name, baseline in baselines.items():
+            paths[name].append((n_played, received[name]))
+            if batch:
+                baseline.close()
+    return [
+        BaselineRun(name, seed, regret[name], received[name] / n_played, tuple(path)) for name, path in paths.items()
+    ]
 
 
 def _iterate_rounds(spec: ArmsSpec) -> Iterator[tuple[int, int]]:

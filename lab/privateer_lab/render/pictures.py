@@ -348,9 +348,10 @@ def _draw_rate(axis: Any, dimension: int, epsilon: float | None, path: Mapping[s
     if len(people) < _MIN_POINTS_FOR_RATE or not (mean_regrets > 0).all():
         return
     rate = MinimaxRate(dimension, epsilon)
-    cost = f"another feature: {rate.factor_of_another_feature(people[-1]):.2g} times the people"
+    end, regret = float(people[-1]), float(rate.mean_regret(people)[-1])
+    cost = f"another feature: {MinimaxRate(dimension + 1, epsilon).count_people(regret) / end:.2g} times the people"
     if epsilon is not None:
-        cost = f"half of epsilon: {rate.factor_of_half_epsilon(people[-1]):.2g} times,\n{cost}"
+        cost = f"half of epsilon: {MinimaxRate(dimension, epsilon / 2).count_people(regret) / end:.2g} times,\n{cost}"
     curve = rate.fit_constant(people, mean_regrets) * rate.mean_regret(people)
     at = "no privacy" if epsilon is None else f"epsilon {epsilon:g}"
     label = f"minimax rate, {at}:\n{cost}"

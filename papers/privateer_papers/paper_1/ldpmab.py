@@ -1,7 +1,7 @@
 """LDPMAB of paper 1, and the elimination learner over a tree of bins that both learners of paper 1 extend."""
 
 import math
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Final, Literal, Self, TypeVar, cast
 
 import msgspec
@@ -21,7 +21,7 @@ from privateer_core.privacy.terms import Terms
 from privateer_core.spec.experiment import Source
 from privateer_core.spec.spec import Capabilities
 from privateer_papers.paper_1.laplace_cells import CellSums, LaplaceCells
-from privateer_papers.published_trust import PublishedPrivacy
+from privateer_papers.published_trust import PublishedPrivacy, recast
 from privateer_server.algorithms import NewRound
 from privateer_server.algorithms.partition.bin_tree import Space, halve_bins
 from privateer_server.algorithms.partition.cohorts import CohortLearner, build_bin_means
@@ -112,11 +112,6 @@ class LdpmabPolicy(PartitionPolicy):
 
     terms: LaplaceTerms
 
-    @classmethod
-    def from_policy(cls, policy: PartitionPolicy) -> Self:
-        """Return a partition's policy as one of this algorithm."""
-        return cls(**_field_values(policy) | {"terms": LaplaceTerms(**_field_values(policy.terms))})
-
     tells_age = False
 
     @property
@@ -127,10 +122,6 @@ class LdpmabPolicy(PartitionPolicy):
     @override
     def contribute_past_arms(self, contexts: Array, coins: Coins, arms: Ints, rewards: Array) -> KeyedValues:
         return self.contribute(contexts, coins, Arms(arms), rewards)
-
-
-def _field_values(instance: Any) -> dict[str, Any]:
-    return {attribute.name: getattr(instance, attribute.name) for attribute in fields(instance)}
 
 
 ALGORITHM: Final = Algorithm(LdpmabSpec, LdpmabPolicy)
@@ -209,7 +200,7 @@ class LdpmabLearner(EliminationLearner[LdpmabState]):
             active=active,
             bins=np.arange(len(state.depths)),
         )
-        return LdpmabPolicy.from_policy(partition)
+        return replace(recast(partition, LdpmabPolicy), terms=recast(partition.terms, LaplaceTerms))
 
     @override
     def learn(self, state: LdpmabState, policy: PartitionPolicy, release: CellSums) -> LdpmabState:

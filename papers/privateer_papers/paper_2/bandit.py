@@ -20,7 +20,7 @@ from privateer_core.primitives.clipping import Ball
 from privateer_core.primitives.public_coins import Layout
 from privateer_core.primitives.questions import Question, VectorSum
 from privateer_core.privacy.trust import Crowd
-from privateer_papers.published_trust import PublishedPrivacy, unsupported_model_error
+from privateer_papers.published_trust import PublishedPrivacy, recast, unsupported_model_error
 from privateer_server.algorithms import NewRound, RoundsLearner
 from privateer_server.algorithms.bandit.learner import BanditLearner, BanditState
 from privateer_server.algorithms.bandit.posterior import PRECISION_PER_REWARD, ArmPosterior, SuccessCounts
@@ -75,11 +75,6 @@ class PublishedBanditSpec(BanditSpec):
 class PublishedBanditPolicy(BanditPolicy):
     """A policy with one arm a round; each report is the distance of the arm's loss from the middle of its range."""
 
-    @classmethod
-    def from_policy(cls, policy: BanditPolicy) -> Self:
-        """Return a bandit's policy as one of this algorithm."""
-        return cls(policy.version, policy.terms, policy.choice)
-
     @override
     def accepts_decisions_of(self, decided: int) -> bool:
         return decided == self.version
@@ -121,7 +116,7 @@ class PublishedBanditLearner(BanditLearner):
     def policy(self, state: BanditState, next_round: NewRound) -> PublishedBanditPolicy:
         """Return a policy with the host's arm for all participants; at the end with the best arm."""
         if not next_round.batch_size:
-            return PublishedBanditPolicy.from_policy(super().policy(state, next_round))
+            return recast(super().policy(state, next_round), PublishedBanditPolicy)
         layout = make_arm_layout(
             next_round.seed,
             np.eye(self.spec.arm_count)[self._choose_arm(state, next_round.batch_size, next_round.seed)],

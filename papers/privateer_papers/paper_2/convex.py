@@ -4,7 +4,7 @@ The learner is as the paper and its sources print it; symbols are the product's.
 """
 
 import math
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Final, Literal, Self
 
 import numpy as np
@@ -22,7 +22,7 @@ from privateer_core.primitives.clipping import Ball
 from privateer_core.primitives.questions import Question, VectorSum
 from privateer_core.privacy.terms import Terms
 from privateer_core.privacy.trust import Crowd
-from privateer_papers.published_trust import PublishedPrivacy, unsupported_model_error
+from privateer_papers.published_trust import PublishedPrivacy, recast, unsupported_model_error
 from privateer_server.algorithms import NewRound
 from privateer_server.algorithms.convex.learner import ConvexLearner, ConvexState, draw_frame
 
@@ -102,10 +102,7 @@ class PublishedConvexLearner(ConvexLearner):
 
     @override
     def policy(self, state: ConvexState, next_round: NewRound) -> PublishedConvexPolicy:
-        parent = super().policy(state, next_round)
-        return PublishedConvexPolicy(
-            **{attribute.name: getattr(parent, attribute.name) for attribute in fields(parent)}
-        )
+        return recast(super().policy(state, next_round), PublishedConvexPolicy)
 
     @override
     def _mean_scores_by_axis(self, release: VectorSums) -> Array:  # type: ignore[override] # as its policy contributes

@@ -190,11 +190,8 @@ def _draw_panel(axis: Any, rows: Rows, size: int) -> None:
         axis.plot(x, means, _LINE_STYLES.get(policy, ".-"), color=line_colour, label=policy)
         axis.fill_between(x, means - widths, means + widths, color=line_colour, alpha=0.1, linewidth=0)
     axis.set_xscale("log", base=2)
-    axis.set_yscale("log")
-    axis.set_ylim(1e-4, 3)
+    axis.set(yscale="log", ylim=(1e-4, 3), xlabel="people", ylabel="regret over that of a uniform choice")
     axis.set_title(f"d = {size:,}", fontsize=9)
-    axis.set_xlabel("people")
-    axis.set_ylabel("regret over that of a uniform choice")
 
 
 def describe_curves(rows: Rows) -> list[str]:

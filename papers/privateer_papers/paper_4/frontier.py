@@ -286,10 +286,8 @@ def _draw(title: str, rows: Rows) -> Figure:
         _, (error, _) = subset.curve("alpha", "error")
         style = "--" if policy == _BOUND_LABEL else ".:" if policy in _PUBLISHED else ".-"
         axis.plot(regret, error, style, color=COLOURS[(index - 1) % len(COLOURS)], label=policy)
-    axis.set_xscale("log")
-    axis.set_yscale("log")
-    axis.set_xlabel("regret over that of a uniform choice")
-    axis.set_ylabel("root mean square error of the effect")
+    labels = {"xlabel": "regret over that of a uniform choice", "ylabel": "root mean square error of the effect"}
+    axis.set(xscale="log", yscale="log", **labels)
     axis.legend(fontsize=6, title="each from alpha 0 (right) to 1/3 (left)", title_fontsize=6)
     return figure
 

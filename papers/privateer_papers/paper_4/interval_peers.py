@@ -9,7 +9,6 @@ from matplotlib.figure import Figure
 
 from privateer_core.arrays import Ints
 from privateer_lab.render.pictures import create_panels
-from privateer_papers.paper_4.confidence_sequence import ConfidenceSequence
 from privateer_papers.reproduction import Effort, Reproduction, Row, Rows, TableLine, draw_lines
 from privateer_server.algorithms.trial.evidence.epochs import Epoch, TrialDesign
 from privateer_server.algorithms.trial.evidence.trial_evidence import TrialEvidence
@@ -21,13 +20,12 @@ _EPSILON: Final = 1.0
 _ALPHA: Final = 0.05
 _ARM_MEANS: Final = (0.30, 0.33)
 _REPEATED: Final = "local 1: repeated"
-_LINE: Final = "local 1: one line"
 _PEER: Final = "local 1: Waudby-Smith, Wu, Ramdas"
 _TUNED_PEER: Final = "local 1: the same, tuned to the plan"
 _BARE: Final = "none: repeated"
 _MIXTURE: Final = "none: normal mixture"
 _LIBRARY: Final = "none: statsmodels, Bonferroni over looks"
-_RULES: Final = (_REPEATED, _LINE, _TUNED_PEER, _PEER, _BARE, _MIXTURE, _LIBRARY)
+_RULES: Final = (_REPEATED, _TUNED_PEER, _PEER, _BARE, _MIXTURE, _LIBRARY)
 
 
 def compute_intervals(seed: int) -> list[Row]:
@@ -38,9 +36,9 @@ def compute_intervals(seed: int) -> list[Row]:
     ends = np.rint(_HORIZON * 1.5 ** np.arange(1.0 - _N_LOOKS, 1.0)).astype(int)
     truth = float(np.tanh(_EPSILON / 2))
     by_rule = {
-        **dict(zip((_REPEATED, _LINE), _our_intervals(arms, _flip_bits(bits, truth, rng), ends, truth), strict=True)),
+        _REPEATED: _our_intervals(arms, _flip_bits(bits, truth, rng), ends, truth),
         **dict(zip((_PEER, _TUNED_PEER), _peer_intervals(arms, bits, ends, truth, rng), strict=True)),
-        _BARE: _our_intervals(arms, bits, ends, 1.0)[0],
+        _BARE: _our_intervals(arms, bits, ends, 1.0),
         _MIXTURE: _mixture_intervals(arms, bits, ends),
     }
     if find_spec("statsmodels"):
@@ -57,19 +55,18 @@ def _flip_bits(bits: Ints, truth: float, rng: np.random.Generator) -> Ints:
     return np.where(rng.random(len(bits)) < truth, bits, rng.integers(0, 2, len(bits)))
 
 
-def _our_intervals(arms: Ints, bits: Ints, ends: Ints, truth: float) -> tuple[Any, Any]:
-    """Return repeated intervals, and intervals of the line; the arm is public, and only the reward is randomized."""
+def _our_intervals(arms: Ints, bits: Ints, ends: Ints, truth: float) -> list[tuple[float, float]]:
+    """Return repeated intervals; the arm is public, and only the reward is randomized."""
     design = TrialDesign(_ALPHA, _HORIZON, np.array([0.5, 0.5]), np.ones(1), counted=truth == 1)
-    evidence, line, repeated, fixed = (TrialEvidence.begin(design), ConfidenceSequence.begin(design), [], [])
+    evidence, intervals = TrialEvidence.begin(design), []
     for start, end in zip((0, *ends[:-1]), ends, strict=True):
         hits = np.bincount(arms[start:end], minlength=2)[None].astype(np.float64)
         positive = np.bincount(arms[start:end], bits[start:end].astype(np.float64), 2)[None].astype(np.float64)
         epoch = Epoch(float(end - start), positive, hits, truth, 0.0, 0.0, np.full((1, 2), 0.5))
-        evidence, line = evidence.add(epoch), line.add(epoch)
-        limits, line_limits = compute_effects(evidence), line.effect()
-        repeated.append((float(limits.estimate[0, 0]), float(limits.high[0, 0] - limits.low[0, 0]) / 2))
-        fixed.append((float(line_limits.estimate[0, 0]), float(line_limits.high[0, 0] - line_limits.low[0, 0]) / 2))
-    return repeated, fixed
+        evidence = evidence.add(epoch)
+        limits = compute_effects(evidence)
+        intervals.append((float(limits.estimate[0, 0]), float(limits.high[0, 0] - limits.low[0, 0]) / 2))
+    return intervals
 
 
 def _peer_intervals(arms: Ints, bits: Ints, ends: Ints, truth: float, rng: np.random.Generator) -> tuple[Any, Any]:
@@ -126,10 +123,7 @@ def _draw(title: str, rows: Rows) -> Figure:
     """Draw the half-width of intervals by number of people for each rule."""
     figure, axes = create_panels(1, title, height=4.4)
     draw_lines(axes[0], _half_width_rows(rows), "people", [({"rule": rule}, rule) for rule in _RULES])
-    axes[0].set_xscale("log")
-    axes[0].set_yscale("log")
-    axes[0].set_xlabel("people")
-    axes[0].set_ylabel("half-width of the average effect")
+    axes[0].set(xscale="log", yscale="log", xlabel="people", ylabel="half-width of the average effect")
     axes[0].legend(fontsize=6)
     return figure
 
@@ -166,10 +160,11 @@ def _sentence(rows: Rows) -> str:
 
 def _compare(rows: Rows) -> list[TableLine]:
     """Return lines that compare rules with equal plans; the paper's own intervals are of bins, and not sequential."""
-    pairs = (("local 1, no plan", _PEER, _REPEATED), ("local 1, a plan", _TUNED_PEER, _LINE), ("none", _MIXTURE, _BARE))
+    pairs = {"local 1, no plan": (_PEER, _REPEATED), "local 1, a plan": (_TUNED_PEER, _REPEATED)}
+    pairs["none"] = (_MIXTURE, _BARE)
     return [
         TableLine(f"half-width, {label}", "", f"{_final_width(rows, peer):.4f}", f"{_final_width(rows, rule):.4f}")
-        for label, peer, rule in pairs
+        for label, (peer, rule) in pairs.items()
     ]
 
 

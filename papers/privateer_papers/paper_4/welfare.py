@@ -78,8 +78,7 @@ def _draw(title: str, rows: Rows) -> Figure:
             alpha_parts, (means, _) = subset.where(policy=policy).curve("part", "worst")
             axis.plot(np.array(alpha_parts) / (2 + dimension), means, ".-", color=colour, label=policy)
         axis.set_title(f"d = {dimension}, n = {subset[0]['people']:,}", fontsize=9)
-        axis.set_yscale("log")
-        axis.set_xlabel("alpha")
+        axis.set(yscale="log", xlabel="alpha")
     axes[0].set_ylabel("loss after the experiment, at most")
     return figure
 

@@ -1,7 +1,7 @@
 """DP-DPE (paper 5) as printed: its spec and policy, and its learner with the paper's design, width and end."""
 
 import math
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Final, Literal, Self
 
 import numpy as np
@@ -14,7 +14,7 @@ from privateer_core.arrays import Array, Bools, Ints
 from privateer_core.errors import SpecError
 from privateer_core.primitives.clipping import Ball
 from privateer_core.privacy.trust import Crowd
-from privateer_papers.published_trust import EPSILON_MAX, PublishedPrivacy
+from privateer_papers.published_trust import EPSILON_MAX, PublishedPrivacy, recast
 from privateer_server.algorithms import NewRound
 from privateer_server.algorithms.phased.learner import PhasedLearner, PhasedState, PhaseEstimate
 
@@ -68,8 +68,7 @@ class DpDpeLearner(PhasedLearner):
 
     @override
     def policy(self, state: PhasedState, next_round: NewRound) -> DpDpePolicy:
-        parent = super().policy(state, next_round)
-        return DpDpePolicy(**{attribute.name: getattr(parent, attribute.name) for attribute in fields(parent)})
+        return recast(super().policy(state, next_round), DpDpePolicy)
 
     @override
     def _final_plays(self, state: PhasedState, support: Ints, plays: Ints, n_rounds_left: int) -> tuple[Ints, Ints]:

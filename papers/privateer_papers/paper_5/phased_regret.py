@@ -159,17 +159,11 @@ def _draw_figure(title: str, rows: Rows) -> Figure:
     for calibration, style in (("tight", ".-"), ("published", ".:")):
         draw_lines(axes[0], finals.where(calibration=calibration), "epsilon", models, style)
         draw_lines(axes[1], curve_rows.where(calibration=calibration), "time", models, style[1:])
-    draw_lines(
-        axes[2], client_rows, "time", [({"algorithm": name}, name) for (name,) in client_rows.group_by("algorithm")]
-    )
-    axes[0].set_yscale("log")
+    draw_lines(axes[2], client_rows, "time", [({"algorithm": name}, name) for (name,) in client_rows.group_by("algorithm")])
+    axes[0].set(yscale="log", xlabel="epsilon (delta .25)", ylabel="regret")
     axes[0].set_ylim(bottom=axes[0].get_ylim()[0] / 8)  # room for the legend
-    axes[0].set_xlabel("epsilon (delta .25)")
-    axes[0].set_ylabel("regret")
     for axis in axes[1:]:
-        axis.set_xscale("log")
-        axis.set_xlabel("rounds")
-        axis.set_ylabel("regret a round")
+        axis.set(xscale="log", xlabel="rounds", ylabel="regret a round")
     axes[0].legend(fontsize=7, loc="lower left", title="solid: tight; dotted: published", title_fontsize=7)
     axes[2].legend(fontsize=7)
     return figure

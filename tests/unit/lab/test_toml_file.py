@@ -66,18 +66,15 @@ def test_the_rate_by_hand() -> None:
 
 
 @pytest.mark.parametrize(("dimension", "epsilon"), [*product((1, 2, 4), (0.5, 4.0, None))])
-def test_factors_lead_to_the_same_regret(dimension: int, epsilon: float | None) -> None:
-    rate, people = MinimaxRate(dimension, epsilon), 20_000.0
-    regret = rate.mean_regret(np.array([people]))
-    larger = np.array([people * rate.factor_of_another_feature(people)])
-    assert MinimaxRate(dimension + 1, epsilon).mean_regret(larger) == pytest.approx(regret)
-    halved = MinimaxRate(dimension, epsilon / 2 if epsilon else None)
-    assert halved.mean_regret(np.array([people * rate.factor_of_half_epsilon(people)])) == pytest.approx(regret)
+def test_people_counted_have_the_regret(dimension: int, epsilon: float | None) -> None:
+    rate = MinimaxRate(dimension, epsilon)
+    people = rate.count_people(0.03)
+    assert rate.mean_regret(np.array([people])) == pytest.approx(0.03)
+    assert MinimaxRate(dimension + 1, epsilon).count_people(0.03) > people
 
 
 def test_half_of_epsilon_costs_four_times_the_people() -> None:
-    assert MinimaxRate(2, 1.0).factor_of_half_epsilon(1e5) == pytest.approx(4.0)
-    assert MinimaxRate(2, None).factor_of_half_epsilon(1e5) == 1.0
+    assert MinimaxRate(2, 0.5).count_people(0.03) == pytest.approx(4 * MinimaxRate(2, 1.0).count_people(0.03))
 
 
 def test_the_constant_is_that_of_the_later_half() -> None:

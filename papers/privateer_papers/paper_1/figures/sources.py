@@ -195,8 +195,7 @@ def _draw_orders(axis: Any, rows: Rows, title: str) -> None:
     ]
     for policy, style in ((OURS, ".-"), (_LDPMAB, "--"), (setting.PAPER, ":")):
         draw_lines(axis, rows.where(policy=policy), "n_aux", groups, style)
-    axis.set_xlabel("people of each source")
-    axis.set_yscale("log")
+    axis.set(xlabel="people of each source", yscale="log")
     axis.set_title(title, fontsize=9)
     styles = "solid: ours; dashed: the paper's, honest;\ndotted: published (leaks)"
     axis.legend(fontsize=6, title=styles, title_fontsize=6)

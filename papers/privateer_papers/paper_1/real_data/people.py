@@ -12,12 +12,10 @@ from numpy.typing import NDArray
 
 from privateer_core.arrays import Array, Bools
 from privateer_core.errors import SpecError
-from privateer_lab.baselines.run import as_arms_spec
 from privateer_lab.environments.files import ADULT_COLUMNS
 from privateer_lab.tables.data_column import Categories
 from privateer_lab.tables.data_table import DataTable
-from privateer_papers.paper_1.real_data.components import PROJECTION, Components, ProjectionSection
-from privateer_papers.paper_1.setting import build_spec
+from privateer_papers.paper_1.real_data.components import Components, Projection
 from privateer_papers.reproduction import Row
 
 
@@ -83,7 +81,7 @@ class PublicData:
     # what the paper calls it, and the option that names its files
     name: str
     option: str
-    projection: ProjectionSection  # columns that become principal components
+    projection: Projection  # columns that become principal components
     # the column of the class, and which value is which; rows of `OTHER` classes are left out
     label: str
     classes: Mapping[str, int]
@@ -99,10 +97,7 @@ class PublicData:
     def split_files(self, path: str, folder: Path) -> Cohorts:
         """Read files, and write a file for each cohort into a folder, without incomplete rows."""
         table = DataTable(path, header=self.header, remark=self.remark)
-        spec = build_spec(
-            {"name": "people", "arms": ["a", "b"], "horizon": 100}, FEATURES, {"model": "none"}, [], {"name": "uniform"}
-        )
-        source = Components(self.projection, as_arms_spec(spec), table.header)
+        source = Components(self.projection, len(FEATURES))
         label, cohort = Categories(self.label, self.classes), Categories(self.cohort)
         table.read_into([*source.columns, label, cohort], len(FEATURES), complete=self.complete, drop=True)
         is_labelled = label.values < OTHER_CLASS
@@ -131,8 +126,7 @@ def _read_data(name: str, **facts: Any) -> PublicData:
     table = tomllib.loads(path.read_text(encoding="utf-8"))[name]
     cohorts = table.pop("cohorts")
     kind: Any = CohortsByValue if "sources" in cohorts else CohortsBySize
-    projection = ProjectionSection(**table.pop("projection", {})) if "projection" in table else PROJECTION
-    return PublicData(**{"projection": projection, **table, **facts}, cohorts=kind(**cohorts))
+    return PublicData(projection=Projection(**table.pop("projection")), cohorts=kind(**cohorts), **table, **facts)
 
 
 ADULT: Final = _read_data("adult", header=ADULT_COLUMNS, complete=ADULT_COLUMNS, remark="|")

@@ -10,9 +10,9 @@ import numpy as np
 from matplotlib.figure import Figure
 from scipy.stats import rankdata, wilcoxon
 
-from privateer_core.arrays import Array, Ints
+from privateer_core.arrays import Array
 from privateer_core.spec.spec import Spec
-from privateer_lab.baselines.run import BASELINES, Baseline, Visitors, as_arms_spec, play_together
+from privateer_lab.baselines.run import BASELINES, Baseline, play_together, as_arms_spec
 from privateer_lab.render.pictures import COLOURS, create_panels
 from privateer_lab.simulation.simulate import make_simulation, run_to_end
 from privateer_papers.paper_1.real_data.descent import FixedStepLinear, LaplaceLinear, SourcedLinear, SourcedNetwork
@@ -100,34 +100,6 @@ _NAMES_WITH_SOURCES: Final = dict(zip(METHODS[1::2], METHODS[::2], strict=True))
 """Each method without sources, and with them."""
 
 
-class RewardRecorder(Baseline):
-    """A baseline as another plays it, with the sum of rewards after each of its rounds."""
-
-    def __init__(self, baseline: Baseline) -> None:
-        super().__init__(baseline.spec, 0)
-        self.baseline, self.chunk_size = baseline, baseline.chunk_size
-        self.count, self.total = 0, 0.0
-        self.path: list[tuple[int, float]] = []  # participants, and the sum of their rewards
-
-    def open(self, batch: int) -> None:
-        """Begin a round of ``batch`` participants."""
-        self.path.append((self.count, self.total))
-        self.baseline.open(batch)
-
-    def choose(self, visitors: Visitors) -> Ints:
-        """Return the baseline's arms, shape (n,)."""
-        return self.baseline.choose(visitors)
-
-    def learn(self, visitors: Visitors, arms: Ints, values: Array) -> None:
-        """Count rewards, which are 0 or 1, and let the baseline learn."""
-        self.count, self.total = self.count + len(arms), self.total + float(values.sum())
-        self.baseline.learn(visitors, arms, values)
-
-    def close(self) -> None:
-        """End the baseline's round."""
-        self.baseline.close()
-
-
 def read_mean_reward(path: Iterable[tuple[int, float]], people: int) -> float:
     """Return the mean reward of a run's first participants, up to the last round that ends within ``people``."""
     count, total = max(point for point in path if point[0] <= people)
@@ -179,9 +151,7 @@ class TableCase:
             _NAMES_WITH_SOURCES[network]: SourcedNetwork(sourced_spec, seed),
             _FIXED_STEP_LINEAR: FixedStepLinear(bare_spec, seed),
         }
-        recorders = {name: RewardRecorder(baseline) for name, baseline in baselines.items()}
-        runs = play_together(bare_spec, dict(recorders), seed)
-        paths = {run.name: [*recorders[run.name].path, (self.people, self.people * run.reward)] for run in runs}
+        paths = {run.name: run.path for run in play_together(bare_spec, baselines, seed)}
         for algorithm, names in ((THEIR_ALGORITHM, METHODS[1::-1]), (OUR_ALGORITHM, (OURS, _HELPED_OURS))):
             for name, with_sources in zip(names, (False, True), strict=True):
                 paths[name] = _play_algorithm(self.build_spec(algorithm, with_sources=with_sources), seed)
@@ -193,9 +163,9 @@ class TableCase:
         ]
 
 
-def _play_algorithm(spec: Spec, seed: int) -> list[tuple[int, float]]:
+def _play_algorithm(spec: Spec, seed: int) -> tuple[tuple[int, float], ...]:
     """Run an experiment; return its participants and the sum of their rewards before each round, and at the end."""
-    simulation, path = make_simulation(spec, seed), []
+    simulation, path = make_simulation(spec, seed), list[tuple[int, float]]()
 
     def record(_step: Any = None) -> None:
         if simulation.score.played.times:
@@ -203,16 +173,21 @@ def _play_algorithm(spec: Spec, seed: int) -> list[tuple[int, float]]:
 
     run_to_end(simulation, record)
     record()
-    return path
+    return tuple(path)
 
 
-def _list_cells(rows: Rows) -> list[tuple[tuple[float, float], str]]:
-    """Return the promise and part of each cell of the table that the rows have."""
-    return [((epsilon, aux), part) for epsilon, aux in sorted(rows.group_by("epsilon", "eps_aux")) for part in PARTS]
+Cell = tuple[tuple[float, float], str]
+"""A cell of the table: a promise, and a part of the people."""
 
 
-def _select(rows: Rows, promise: tuple[float, float], part: str) -> Rows:
-    return rows.where(epsilon=promise[0], eps_aux=promise[1], part=part)
+def _split_cells(rows: Rows) -> dict[Cell, Rows]:
+    """Return the rows of each cell of the table that they have."""
+    promises = sorted(rows.group_by("epsilon", "eps_aux"))
+    return {
+        ((epsilon, aux), part): rows.where(epsilon=epsilon, eps_aux=aux, part=part)
+        for epsilon, aux in promises
+        for part in PARTS
+    }
 
 
 def compute_ratios(rows: Rows) -> dict[str, float]:
@@ -225,6 +200,11 @@ def find_best_method(rows: Rows) -> str | None:
     """Return the paper's method that is significantly better than the five others in a cell, or None."""
     paired = {name: sorted(rows.where(policy=name), key=lambda row: row["seed"]) for name in METHODS}
     return find_significantly_best({name: [row["reward"] for row in runs] for name, runs in paired.items()})
+
+
+def _sum_own_ranks(cells: Mapping[Cell, Rows]) -> Array:
+    """Return the rank sums of the paper's methods as they run here."""
+    return sum_ranks([compute_ratios(subset)[name] for name in METHODS] for subset in cells.values())
 
 
 def _format_figures(values: Any) -> str:
@@ -262,12 +242,12 @@ class Table2:
 
     def draw(self, title: str, rows: Rows) -> Figure:
         """Draw ratios as bars, with marks at the printed ratios."""
-        promises = sorted(rows.group_by("epsilon", "eps_aux"))
-        policies = [*METHODS, OURS, _HELPED_OURS]
+        cells, policies = _split_cells(rows), [*METHODS, OURS, _HELPED_OURS]
+        promises = list(dict.fromkeys(promise for promise, _ in cells))
         figure, axes = create_panels(2, title, height=4.6)
         for axis, part in zip(axes, PARTS, strict=True):
             for index, promise in enumerate(promises):
-                heights = compute_ratios(_select(rows, promise, part))
+                heights = compute_ratios(cells[promise, part])
                 y = np.arange(len(policies)) + index / (len(promises) + 1)
                 label = f"epsilon {promise[0]:g}, sources {promise[1]:g}"
                 axis.barh(
@@ -285,8 +265,8 @@ class Table2:
     def remarks(self, rows: Rows) -> list[str]:
         """Say which method is significantly best in each cell, the rank sums, and what is inferred of the data."""
         texts = []
-        for pair, part in _list_cells(rows):
-            best = find_best_method(_select(rows, pair, part))
+        for (pair, part), cell in _split_cells(rows).items():
+            best = find_best_method(cell)
             outcome = f"significantly best of the six is {best}" if best else "none of the six is significantly best"
             test = "Wilcoxon's signed-rank test over seeds, level .05"
             texts.append(f"({pair[0]:g}, {pair[1]:g}) after {part}: {outcome} ({test}).")
@@ -295,8 +275,7 @@ class Table2:
 
     def _compare_competitors(self, rows: Rows) -> str:
         """Compare the rewards of Linear and NN with their bounds from print, where no method is above classifiers."""
-        promise, part = _list_cells(rows)[0][0], "n"
-        cell = _select(rows, promise, part)
+        (promise, part), cell = list(_split_cells(rows).items())[1]
         printed = dict(zip(METHODS, PRINTED[self.data.name, promise, part], strict=True))
         # of all promises: ABSE's reward does not depend on them
         largest = max(max(PRINTED[self.data.name, pair, part]) for pair in PROMISES)
@@ -318,11 +297,8 @@ class Table2:
         """Yield sentences with the rank sums here, and in the printed table."""
         names = ", ".join(METHODS)
         for part in PARTS:
-            cells = [_select(rows, promise, label) for promise, label in _list_cells(rows) if label == part]
-            own_sums = sum_ranks([compute_ratios(cell)[name] for name in METHODS] for cell in cells)
-            printed_sums = sum_ranks(
-                PRINTED[self.data.name, promise, label] for promise, label in _list_cells(rows) if label == part
-            )
+            cells = {cell: subset for cell, subset in _split_cells(rows).items() if cell[1] == part}
+            own_sums, printed_sums = _sum_own_ranks(cells), sum_ranks(PRINTED[self.data.name, *cell] for cell in cells)
             all_sums = sum_ranks(value for key, value in PRINTED.items() if key[2] == part)
             printed, data = PRINTED_RANK_SUMS[part], self.data.name
             yield (
@@ -334,16 +310,14 @@ class Table2:
 
     def sentence(self, rows: Rows) -> str:
         """Return a sentence with the range of our ratios, and the first of the paper's methods by rank sum."""
+        cells = _split_cells(rows)
         pairs = [
-            (compute_ratios(_select(rows, promise, part))[OURS], PRINTED[self.data.name, promise, part][1])
-            for promise, part in _list_cells(rows)
-            if part == "n"
+            (compute_ratios(subset)[OURS], PRINTED[self.data.name, *cell][1])
+            for cell, subset in cells.items()
+            if cell[1] == "n"
         ]
         n_above = sum(ratio > printed for ratio, printed in pairs)
-        totals = sum_ranks(
-            [compute_ratios(_select(rows, *cell))[name] for name in METHODS] for cell in _list_cells(rows)
-        )
-        printed = sum_ranks(PRINTED[self.data.name, promise, part] for promise, part in _list_cells(rows))
+        totals, printed = _sum_own_ranks(cells), sum_ranks(PRINTED[self.data.name, *cell] for cell in cells)
         low, high = (select(ratio for ratio, _ in pairs) for select in (min, max))
         return (
             f"Without other data ours earns {low:.3f} to {high:.3f} of ABSE's reward in the end, more than LDPMAB's "
@@ -354,8 +328,8 @@ class Table2:
     def compared(self, rows: Rows) -> list[TableLine]:
         """Return lines with the printed ratios, the ratios run here, and ours."""
         table = []
-        for promise, part in _list_cells(rows):
-            cell, printed = compute_ratios(_select(rows, promise, part)), PRINTED[self.data.name, promise, part]
+        for (promise, part), subset in _split_cells(rows).items():
+            cell, printed = compute_ratios(subset), PRINTED[self.data.name, promise, part]
             for name, ratio in zip(METHODS, printed, strict=True):
                 peer = {METHODS[0]: _HELPED_OURS, METHODS[1]: OURS}.get(name, "")
                 label = f"({promise[0]:g}, {promise[1]:g}) after {part}: {name}"

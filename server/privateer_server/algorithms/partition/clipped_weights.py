@@ -8,8 +8,8 @@ from typing import Final
 import numpy as np
 
 from privateer_core.algorithms.partition import PartitionPolicy, PartitionSpec
-from privateer_core.answer.facts import Table
-from privateer_core.arrays import Array, Ints
+from privateer_core.answer.facts import Kind, Table
+from privateer_core.arrays import Array
 from privateer_core.primitives.contributions import KeyedRelease
 from privateer_core.spec.experiment import Source
 from privateer_server.algorithms.partition.round_estimates import estimate_keyed_share, key_shares
@@ -45,7 +45,8 @@ class KeptWeights:
         source = spec.source(policy.cohort)
         if source is None or source.min_propensities is None or len(policy.bins) < len(policy.depths):
             return self
-        expected = _sum_by_bin(*key_shares(spec, policy))
+        shares, bins = key_shares(spec, policy)
+        expected = np.bincount(bins, shares)
         estimate = estimate_keyed_share(release)
         if estimate is None or not len(expected) or np.ptp(expected) > _ROUNDING or expected[0] <= 0:
             return self
@@ -60,15 +61,8 @@ class KeptWeights:
     def list_clipped(self, spec: PartitionSpec, reported: str) -> list["ClippedWeights"]:
         """Return what clipping took from each source that has reported until the cohort ``reported``."""
         cohorts = spec.cohorts[: spec.cohorts.index(reported) + 1]
-        return [
-            ClippedWeights(source, float(precision), float(moment))
-            for source, precision, moment in zip(spec.sources, self.precision[1:], self.moment[1:], strict=True)
-            if source.min_propensities is not None and source.name in cohorts
-        ]
-
-
-def _sum_by_bin(shares: Array, bins: Ints) -> Array:
-    return np.asarray(np.bincount(bins, shares), np.float64)
+        rows = zip(spec.sources, self.precision[1:].tolist(), self.moment[1:].tolist(), strict=True)
+        return [ClippedWeights(*row) for row in rows if row[0].min_propensities is not None and row[0].name in cohorts]
 
 
 @dataclass(frozen=True)
@@ -97,8 +91,12 @@ class ClippedWeights:
         """
         if self.interval is None:
             return None
-        propensities = [propensity for propensity in self.source.min_propensities or () if propensity]
-        return min(1.0, self.interval[2] * sum(propensities) / min(propensities))
+        return min(1.0, self.interval[2] * sum(self.source.min_propensities or ()) * self.largest)
+
+    @property
+    def largest(self) -> float:
+        """The largest weight."""
+        return 1 / min(propensity for propensity in self.source.min_propensities or () if propensity)
 
     def warnings(self) -> tuple[str, ...]:
         """Return a warning if weights were surely clipped, or nobody knows whether."""
@@ -118,18 +116,8 @@ def build_clipping_table(clipped: list[ClippedWeights], span: float) -> Table:
     rows = []
     for weights in clipped:
         interval, bias = weights.interval or (None, None, None), weights.bias
-        largest_weight = 1 / min(propensity for propensity in weights.source.min_propensities or () if propensity)
         bias_in_rewards = None if bias is None else round(span * bias, _DIGITS)
-        rows.append((weights.source.name, round(largest_weight, _DIGITS), *interval, bias_in_rewards))
-    return Table.of(
-        "weights of sources that looked at the context",
-        {
-            "source": "words",
-            "largest weight": "number",
-            "clipped away": "share",
-            "low": "low",
-            "high": "high",
-            "bias up to about": "difference",
-        },
-        tuple(rows),
-    )
+        rows.append((weights.source.name, round(weights.largest, _DIGITS), *interval, bias_in_rewards))
+    columns: dict[str, Kind] = {"source": "words", "largest weight": "number", "clipped away": "share"}
+    columns |= {"low": "low", "high": "high", "bias up to about": "difference"}
+    return Table.of("weights of sources that looked at the context", columns, tuple(rows))

@@ -35,15 +35,8 @@ class LackOfFit:
         points: (n, d), those left, and best: (d,), in the units of the sides.
         """
         title = "where the best point is" + (", and rewards that are no polynomial" if self.is_detected else "")
-        columns: dict[str, Kind] = {
-            "side": "words",
-            "best": "number",
-            "from": "number",
-            "to": "number",
-            "departure": "difference",
-            "low": "low",
-            "high": "high",
-        }
+        columns: dict[str, Kind] = {"side": "words", "best": "number", "from": "number", "to": "number"}
+        columns |= {"departure": "difference", "low": "low", "high": "high"}
         rows = [
             (f"x{side}", *map(float, place), *self._list_departure(side - 1))
             for side, place in enumerate(zip(best, points.min(axis=0), points.max(axis=0), strict=True), 1)
