@@ -19,7 +19,8 @@ from privateer_core.primitives.public_coins import UNIT
 from privateer_core.privacy.terms_verification import verify
 from privateer_lab.simulation.scores import SeededNoise
 from privateer_server.algorithms import learner_for
-from privateer_server.algorithms.additive.observed_round import PartSums, best_questions
+from privateer_server.algorithms.additive.observed_round import PartSums
+from privateer_server.algorithms.additive.question_shares import best_questions
 from tests.unit.algorithms.test_additive import spec_of
 from tests.unit.privacy.test_terms_verification import WIDE, facts_of
 from tests.unit.server.algorithms.test_additive_learner import MASSES, QUESTIONS

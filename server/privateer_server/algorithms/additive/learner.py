@@ -16,20 +16,18 @@ from privateer_core.primitives.bounded_vectors import VectorSums
 from privateer_core.primitives.contributions import CellHits
 from privateer_core.privacy.terms import Terms
 from privateer_server.algorithms import NewRound
+from privateer_server.algorithms.additive.feature_products import mean_variances, sum_information
 from privateer_server.algorithms.additive.long_levels import LevelCounts, LevelStatistics, LevelTerms, LongCells
-from privateer_server.algorithms.additive.observed_round import (
-    ObservedRound,
-    PartSums,
+from privateer_server.algorithms.additive.observed_round import ObservedRound, PartSums, noise_variance
+from privateer_server.algorithms.additive.participant_shares import ArmShares, CellMasses
+from privateer_server.algorithms.additive.posterior import TermPosterior
+from privateer_server.algorithms.additive.question_shares import (
     SeparateTerms,
     best_questions,
     compute_edges,
     even_shares,
-    independent_products,
-    noise_variance,
     optimal_question_shares,
 )
-from privateer_server.algorithms.additive.participant_shares import ArmShares, CellMasses
-from privateer_server.algorithms.additive.posterior import TermPosterior
 from privateer_server.algorithms.additive.shared_terms import MIN_ARMS_FOR_SHARED_TERMS, fit_shared_terms
 from privateer_server.algorithms.additive.terms_learner import (
     LastValueCache,
@@ -62,10 +60,9 @@ class TermStatistics(SufficientStatistics):
 
     arm_axis = 1
 
-    def add(self, factors: Array, information: Array, scores: Array) -> "TermStatistics":
-        """Return the evidence under each half-life with that of a round times ``factors`` (half-lives,)."""
-        added = np.multiply.outer(factors, information), np.multiply.outer(factors, scores)
-        return replace(self, information=self.information + added[0], scores=self.scores + added[1])
+    def add(self, information: Array, scores: Array) -> "TermStatistics":
+        """Return the evidence under each half-life with that of reports under each."""
+        return replace(self, information=self.information + information, scores=self.scores + scores)
 
 
 @dataclass(frozen=True)
@@ -135,13 +132,15 @@ class AdditiveLearner(TermsLearner[AdditiveState]):
 
         Recent rounds are evaluated with the current masses.
         """
-        masses, evidence = self.shares(state.masses), state.discounted.evidence
+        masses, evidence, rounds = self.shares(state.masses), state.discounted.evidence, state.rounds[:n_rounds]
+        if not rounds:
+            return evidence
         n_reports = np.array([observed_round.people for observed_round in state.rounds], np.float64)
         later_reports = n_reports.sum() - n_reports.cumsum()
-        for observed_round, n_later in zip(state.rounds[:n_rounds], later_reports, strict=False):
-            statistics = observed_round.statistics(self.questions, masses)
-            evidence = evidence.add(self.forgetting.retention(n_later), *statistics)
-        return evidence
+        weights = np.stack([self.forgetting.retention(n_later) for n_later in later_reports[:n_rounds]], axis=1)
+        information, scores = zip(*(each.statistics(self.questions, masses) for each in rounds), strict=True)
+        score_sums = np.tensordot(weights, np.stack(scores), 1)
+        return evidence.add(sum_information(self.questions, information, weights), score_sums)
 
     @override
     def policy(self, state: AdditiveState, next_round: NewRound) -> AdditivePolicy:
@@ -305,7 +304,9 @@ class AdditiveLearner(TermsLearner[AdditiveState]):
         reported = state.reported + n_reports
         discounted = self.forgetting.fade(state.discounted, reported)
         if self.forgetting.chooses:
-            new_evidence = TermStatistics(*latest.statistics(self.questions, self.shares(masses)), levels)
+            information, scores = latest.statistics(self.questions, self.shares(masses))
+            [total] = sum_information(self.questions, [information], np.ones((1, 1)))
+            new_evidence = TermStatistics(total, scores, levels)
             discounted = self._choose_half_life(state, discounted, new_evidence)
         evidence = replace(discounted.evidence, levels=discounted.evidence.levels.plus(levels))
         discounted = replace(discounted, evidence=evidence)
@@ -362,8 +363,7 @@ class AdditiveLearner(TermsLearner[AdditiveState]):
     @override
     def figures(self, state: AdditiveState) -> dict[str, float]:
         """Return the standard error of a mean reward, averaged over arms and participants."""
-        products = independent_products(self.cells, self.shares(state.masses))
-        variances = np.einsum("kij,ij->k", self.posterior(state).covariances, products)
+        variances = mean_variances(self.cells, self.shares(state.masses), self.posterior(state).factors)
         variances += self.levels(state).variances @ self._level_shares(state.level_counts)
         return {"uncertainty": self.spec.reward.span * float(np.sqrt(variances).mean())}
 

@@ -8,7 +8,7 @@ from typing import Final, Self
 
 import numpy as np
 from scipy.linalg import solve_triangular
-from scipy.linalg.lapack import dtrtri
+from scipy.linalg.lapack import dsytrd, dtrtri
 from scipy.special import softmax
 
 from privateer_core.algorithms.additive.cells import Cells, ShapeCells
@@ -36,12 +36,15 @@ class WhitePosterior:
         roots = [np.asarray(np.linalg.cholesky(matrix), np.float64) for matrix in prior]
         rotated, rotated_scores, inner = np.empty_like(information), np.empty_like(scores), np.empty_like(information)
         for block, root in zip(blocks, roots, strict=True):
-            rotated[:, block] = root.T @ information[:, block]
+            rotated[:, block, : block.stop] = root.T @ information[:, block, : block.stop]
             rotated_scores[:, block] = scores[:, block] @ root
         for block, root in zip(blocks, roots, strict=True):
-            inner[:, :, block] = rotated[:, :, block] @ root
+            # A Cholesky factor is of what is on the diagonal and below.
+            inner[:, block.start :, block] = rotated[:, block.start :, block] @ root
         inner[:, np.arange(len(inner[0])), np.arange(len(inner[0]))] += 1.0
-        uppers = np.array([dtrtri(matrix.T, lower=0)[0] for matrix in np.linalg.cholesky(inner)])
+        uppers = np.asarray(np.linalg.cholesky(inner), np.float64).transpose(0, 2, 1)
+        for upper in uppers:
+            upper[:] = dtrtri(upper, lower=0)[0]
         white = (uppers @ (uppers.transpose(0, 2, 1) @ rotated_scores[:, :, None]))[:, :, 0]
         means = np.concatenate([root @ white.T[block] for block, root in zip(blocks, roots, strict=True)]).T
         return cls(blocks, roots, uppers, white, means)
@@ -285,14 +288,32 @@ class TermScales:
         """
         precisions = np.linalg.inv(inverses)
         cavity, scores = precisions - np.eye(len(root)), precisions @ means[:, :, None]
-        ratios = np.linalg.solve(root, self._roots)[:, None]
+        ratios = np.asarray(np.linalg.solve(root, self._roots), np.float64)[:, None]
         upper = ratios.transpose(0, 1, 3, 2)
-        values, vectors = np.linalg.eigh(upper @ cavity @ ratios)
-        projections = (vectors.transpose(0, 1, 3, 2) @ (upper @ scores))[..., 0]
-        values = np.maximum(values, 0.0)[:, None]
-        squares = self.scales[:, None, None] ** 2
-        terms = squares * projections[:, None] ** 2 / (1 + squares * values) - np.log1p(squares * values)
-        return np.asarray(terms.sum(axis=(2, 3)).ravel() / 2)
+        diagonals, squares = _tridiagonalize(upper @ cavity @ ratios, (upper @ scores)[..., 0])
+        variances = self.scales[:, None] ** 2
+        pivots, coupling = np.empty((len(diagonals), len(ratios), len(variances), len(means))), np.zeros(())
+        for index in reversed(range(len(diagonals))):
+            pivots[index] = 1 + variances * diagonals[index, :, None] - coupling
+            coupling = variances**2 * squares[index, :, None] / pivots[index]
+        terms = coupling / variances - np.log(pivots).sum(axis=0)
+        return np.asarray(terms.sum(axis=2).ravel() / 2)
+
+
+def _tridiagonalize(matrices: Array, vectors: Array) -> tuple[Array, Array]:
+    """Return the diagonal of Q A Q^T, which is tridiagonal with Q b = |b| e_0, and the squares of |b| and neighbours.
+
+    Both have the rows of a matrix first. LAPACK's reduction leaves the first row where it is: that is b.
+    A determinant and a square under many scales take this alone, and no vectors of A, which take ten times as long.
+
+    matrices, vectors: shapes (..., n, n) and (..., n): of symmetric A, and of b.
+    """
+    *batch, n, _ = matrices.shape
+    bordered = np.zeros((*batch, n + 1, n + 1))
+    bordered[..., 0, 1:], bordered[..., 1:, 0], bordered[..., 1:, 1:] = vectors, vectors, matrices
+    rows = [dsytrd(matrix.T, lower=1)[1:3] for matrix in bordered.reshape(-1, n + 1, n + 1)]
+    diagonals, neighbours = (np.array(values).T.reshape(-1, *batch) for values in zip(*rows, strict=True))
+    return diagonals[1:], neighbours**2
 
 
 def build_scales(feature: ShapeCells, masses: Array, unit: float, typical: float = _TYPICAL_SCALE) -> TermScales:

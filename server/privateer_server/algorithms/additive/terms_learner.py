@@ -23,7 +23,7 @@ from privateer_core.policies.expected_rewards import ExpectedRewards
 from privateer_core.spec.columns import MISSING_PLACE
 from privateer_core.spec.features import Feature
 from privateer_server.algorithms import RoundsLearner
-from privateer_server.algorithms.additive.observed_round import independent_products
+from privateer_server.algorithms.additive.feature_products import mean_variances
 from privateer_server.algorithms.additive.participant_shares import CellMasses
 from privateer_server.algorithms.additive.posterior import TermPosterior
 from privateer_server.algorithms.forgetting import ForgettingRule
@@ -224,8 +224,7 @@ class TermsLearner(RoundsLearner[AdditiveSpec, StateT, AdditivePolicy]):
     @override
     def figures(self, state: StateT) -> dict[str, float]:
         """Return the standard error of a mean reward, averaged over arms and participants."""
-        products = independent_products(self.cells, self.shares(state.masses))
-        variances = np.einsum("kij,ij->k", self.posterior(state).covariances, products)
+        variances = mean_variances(self.cells, self.shares(state.masses), self.posterior(state).factors)
         return {"uncertainty": self.spec.reward.span * float(np.sqrt(variances).mean())}
 
     @override

@@ -12,6 +12,7 @@ from privateer_core.errors import SpecError
 from privateer_core.policies.policy import Arms
 from privateer_core.primitives.public_coins import UNIT
 from privateer_server.algorithms import learner_for
+from privateer_server.algorithms.additive.feature_products import sum_information
 from privateer_server.experiments.spec_changes import add_arm, retire_arm
 from privateer_server.rounds.schedule import Schedule, Step
 from tests.unit.algorithms.test_additive import spec_of
@@ -139,6 +140,12 @@ def spec_of_memory(spec: Any, half_life: float) -> Any:
     return spec.model_copy(update={"algorithm": section})
 
 
+def learn_alone(observed_round: Any, questions: Any, masses: Any) -> Any:
+    """The information (arms, terms, terms) of one round."""
+    [information] = sum_information(questions, [observed_round.statistics(questions, masses)[0]], np.ones((1, 1)))
+    return information
+
+
 @pytest.mark.parametrize("model", MODELS)
 def test_a_round_counts_half_after_a_half_life(model: str) -> None:
     """Whether its evidence is read again or not; planted: nothing fades."""
@@ -149,7 +156,7 @@ def test_a_round_counts_half_after_a_half_life(model: str) -> None:
     people = [past_round.people for past_round in unfaded.rounds]
     for place, past_round in enumerate(unfaded.rounds):
         weight = 0.5 ** (sum(people[place + 1 :]) / HALF_LIFE)
-        expected = expected + weight * past_round.statistics(learner.questions, masses)[0]
+        expected = expected + weight * learn_alone(past_round, learner.questions, masses)
     assert 0.5 ** (sum(people[1:]) / HALF_LIFE) < 0.9
     assert np.allclose(fading.statistics(faded)[0], expected)
     assert np.allclose(fading.statistics(fading._fold_rounds(faded, 0))[0], expected), "whichever rounds are kept"
@@ -161,7 +168,7 @@ def test_evidence_that_is_not_kept_by_round_fades_too() -> None:
     fading, folded = with_memory(learner), learner._fold_rounds(state, 0)
     before = folded.discounted.current.information
     after = fading.learn(folded, policy, release)
-    latest = after.rounds[0].statistics(fading.questions, after.masses.means(fading.cells))[0]
+    latest = learn_alone(after.rounds[0], fading.questions, after.masses.means(fading.cells))
     old_evidence = fading.statistics(after)[0] - latest
     assert np.allclose(old_evidence, 0.5 ** (release.reports / HALF_LIFE) * before)
 

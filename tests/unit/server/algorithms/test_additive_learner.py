@@ -11,16 +11,16 @@ from privateer_core.algorithms.additive.cells import Cells, Questions, ShapeCell
 from privateer_core.algorithms.additive.policy import TERM_UNIT, Residuals
 from privateer_server.algorithms import learner_for
 from privateer_server.algorithms.additive import posterior
-from privateer_server.algorithms.additive.observed_round import (
+from privateer_server.algorithms.additive.feature_products import (
     FeatureProducts,
-    PartSums,
-    SeparateTerms,
-    even_shares,
     independent_products,
-    optimal_question_shares,
+    mean_variances,
+    sum_information,
 )
+from privateer_server.algorithms.additive.observed_round import PartSums
 from privateer_server.algorithms.additive.participant_shares import ArmShares, CellMasses, simulate_terms
 from privateer_server.algorithms.additive.posterior import TermPosterior, WhitePosterior, build_kernels
+from privateer_server.algorithms.additive.question_shares import SeparateTerms, even_shares, optimal_question_shares
 from tests.unit.algorithms.test_additive import spec_of
 
 CELLS = Cells((ShapeCells(0, 6), ShapeCells(1, 0, (0, 1, 2), 2)))
@@ -112,10 +112,13 @@ def test_correlated_sums_are_weighted_by_their_covariance(spread):
     rng, matrix = np.random.default_rng(2), QUESTIONS.incidence_matrix
     sums, precisions = (rng.uniform(low, 1, (2, len(matrix))) for low in (-1, 0.01))
     people = np.stack([500 * MASSES, rng.uniform(1, 2, CELLS.count) * MASSES * 300])
-    statistics = FeatureProducts.from_weights(QUESTIONS, people).statistics(
+    summed, scores_by_arm = FeatureProducts.from_weights(QUESTIONS, people).statistics(
         QUESTIONS, precisions, sums, np.full(2, spread)
     )
-    for arm, (information, scores) in enumerate(zip(*statistics, strict=True)):
+    [information_by_arm] = sum_information(QUESTIONS, [summed, summed], np.array([[0.25, 0.75]]))
+    vectors = rng.standard_normal((2, CELLS.count))
+    assert np.allclose(summed.multiply(QUESTIONS, vectors), np.einsum("kij,kj->ki", information_by_arm, vectors))
+    for arm, (information, scores) in enumerate(zip(information_by_arm, scores_by_arm, strict=True)):
         slopes = independent_products(CELLS, people[arm])
         rows = matrix @ slopes
         covariance = spread * rows @ matrix.T + np.diag(1 / precisions[arm])
@@ -292,6 +295,21 @@ def test_computed_arm_shares_match_the_choices_of_the_policy():
     assert np.abs(allocation.shares[:, 1:9] - exact).mean() < 0.03
     assert np.abs(allocation.shares[::-1, 1:9] - exact).mean() > 0.03
     assert allocation.shares.sum(axis=0) == pytest.approx(np.ones(cells.count))
+
+
+def test_variances_of_expected_rewards_are_those_of_all_terms_at_once():
+    """Means over people, and what another person in each part takes off. Planted: features that do nothing."""
+    rng, matrix = np.random.default_rng(12), QUESTIONS.incidence_matrix
+    factors, people = rng.standard_normal((2, CELLS.count, CELLS.count)), 300 * np.stack([MASSES] * 2)
+    people[1] = 300 * MASSES * rng.uniform(0.5, 2, CELLS.count)
+    covariances, mean_products = factors @ factors.transpose(0, 2, 1), independent_products(CELLS, MASSES)
+    exact = np.einsum("kij,ij->k", covariances, mean_products)
+    assert np.allclose(mean_variances(CELLS, MASSES, factors), exact)
+    assert not np.allclose(mean_variances(CELLS, MASSES, factors * (np.arange(CELLS.count) < 7)[:, None]), exact)
+    reductions = FeatureProducts.from_weights(QUESTIONS, people).variance_reductions(QUESTIONS, covariances, MASSES)
+    for arm, covariance in enumerate(covariances):
+        rows = matrix @ independent_products(CELLS, people[arm]) @ covariance
+        assert np.allclose(reductions[arm], ((rows @ mean_products) * rows).sum(axis=1))
 
 
 def test_optimal_question_shares_favour_the_uncertain_feature():
