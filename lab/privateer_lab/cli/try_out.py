@@ -67,6 +67,9 @@ def spec_from(
     lower_is_better: options.LowerIsBetter = False,
     missing: options.Missing = [],  # noqa: B006
     ignore: Annotated[list[str], Option(help="A column that is no feature. May be repeated.")] = [],  # noqa: B006
+    known: Annotated[
+        list[str], Option(help="A feature known before the choice, though a log lets doubt it. May be repeated.")
+    ] = [],  # noqa: B006
     segments: Annotated[
         str, Option(help="Columns by which effects are wanted, separated by commas: makes the spec of a test.")
     ] = "",
@@ -96,6 +99,7 @@ def spec_from(
         reward=reward,
         arm=arm,
         ignore=ignore,
+        known=known,
         segments=_split_names(segments),
         bounds=bounds_by_column,
         control=control,

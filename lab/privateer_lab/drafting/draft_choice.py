@@ -10,6 +10,7 @@ from privateer_core.spec.arms import ArmsSpec
 from privateer_lab.drafting.logged_people import LoggedPeople
 from privateer_lab.environments import environment_for
 from privateer_lab.planning.algorithm_choice import AlgorithmChoice, QuantileVariant, choose_algorithm
+from privateer_lab.planning.expectation.partial_runs import restrict_to
 from privateer_lab.planning.feature_sets.afforded import build_affordable_specs, select_noiseless, with_features
 from privateer_lab.planning.other_algorithms import build_variants, with_own_rounds
 
@@ -18,16 +19,22 @@ Tables = Mapping[str, Any]
 
 def choose_for_log(logged: LoggedPeople, tables: Tables, cut_tables: Tables) -> AlgorithmChoice | SpecError:
     """Choose the algorithm, features and arms with the highest reward on a log's people, with or without cut points."""
-    environment, specs = logged.environment, build_variants(tables, own_rounds=True)
+    names = logged.feature_names
+    tables, cut_tables = (with_features(table, names) if logged.suspects else table for table in (tables, cut_tables))
+    specs = build_variants(tables, own_rounds=True)
+    full_spec = max(specs.values(), key=lambda spec: len(spec.features))
+    environment = restrict_to(logged.environment, logged.spec, full_spec)
     # Without noise an uninformative feature costs next to nothing.
     is_private = logged.spec.privacy.trust.promises
     # Two tests, of the model and of each feature, exclude chance findings.
     candidates = build_affordable_specs(tables, logged.outcomes, differ=logged.has_interactions) if is_private else None
     make_variant = _make_cut_variant(tables, cut_tables)
-    # Whoever keeps a draft with a suspected feature knows that feature before the choice.
-    has_gain = is_private and logged.has_gain_if_known
+    has_gain = is_private and logged.has_held_out_gain
     choice = choose_algorithm(specs, lambda _spec, _seed: environment, make_variant, candidates, has_gain=has_gain)
-    if isinstance(choice, SpecError) or choice.kept_features is None:
+    if isinstance(choice, SpecError):
+        return choice
+    choice = replace(choice, suspects=logged.suspects)
+    if choice.kept_features is None:
         return choice
     return replace(choice, n_without_privacy=len(select_noiseless(logged.outcomes)) if logged.has_interactions else 0)
 

@@ -1,6 +1,7 @@
 """Signs that a feature was measured after the choice: it depends on randomized arms, or explains rewards too well."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -8,8 +9,10 @@ from numpy.typing import NDArray
 from scipy.stats import chi2, f, rankdata
 
 from privateer_core.spec.features import Feature, Numeric, Ranked
+from privateer_lab.analysis.clusters import cluster_standard_error
 from privateer_lab.drafting.outcome_model import LoggedRows
-from privateer_lab.planning.feature_sets.outcomes import FeatureCodes
+from privateer_lab.planning.feature_sets.outcomes import FeatureCodes, encode_cells
+from privateer_lab.tables import shorten
 
 Array = NDArray[np.float64]
 _FALSE_ALARM_RATE: Final = 1e-3
@@ -20,6 +23,49 @@ _MAX_SHARE: Final = 0.3
 """Largest share of how rewards of an arm vary that one feature known beforehand usually explains."""
 _MIN_UNEXPLAINED_SHARE: Final = 1e-12
 """Lower bound of the unexplained share, which rounding can make negative if a feature determines the arm."""
+_MIN_STANDARD_ERRORS: Final = 3.0
+"""Standard errors by which a feature differs less between arms than what came of rewards does."""
+
+
+@dataclass(frozen=True)
+class LateSigns:
+    """Features with signs that they were measured after the choice."""
+
+    strong: Mapping[str, float]  # those that explain most of how rewards vary, with the share
+    dependent: tuple[str, ...]  # those that depend on the arm
+    known: frozenset[str]  # those that are known before the choice, whatever the signs
+
+    @classmethod
+    def find(
+        cls, features: Mapping[str, Feature], rows: LoggedRows, propensities: Array | None, known: Collection[str]
+    ) -> "LateSigns":
+        """Find the signs in a log's rows."""
+        dependent = find_dependent_features(features, rows, propensities)
+        strong = find_strong_features(encode_cells(features, rows.contexts), rows)
+        return cls(strong, tuple(dependent), frozenset(known))
+
+    @property
+    def suspects(self) -> tuple[str, ...]:
+        """Features that no spec should have until somebody says that they are known, those that explain most first."""
+        return tuple(name for name in dict.fromkeys((*self.strong, *self.dependent)) if name not in self.known)
+
+    def explain(self) -> Iterator[str]:
+        """Name the suspects, the signs, and what to do if they are known before the choice."""
+        differ = "between options, by more than chance does in one randomized log of 1,000"
+        strong = [name for name in self.suspects if name in self.strong]
+        for name in strong:
+            and_differs = f", and it differs {differ}" if name in self.dependent else ""
+            yield (
+                f"{shorten(name)} may be known only after the choice, and is left out: by itself it explains "
+                f"{100 * self.strong[name]:.0f} % of how rewards of the same option vary, which is rare{and_differs}. "
+                f"If it is known before, add --known {shorten(name)}."
+            )
+        if names := ", ".join(shorten(name) for name in self.suspects if name not in strong):
+            yield (
+                f"{names}: values differ {differ}. What options changed was measured after the choice, and no device "
+                "knows it in time: it is left out. If it is known before, options were given by it: add --known, or "
+                "the model takes what differs between these people for what options do."
+            )
 
 
 def find_dependent_features(features: Mapping[str, Feature], rows: LoggedRows, propensities: Array | None) -> list[str]:
@@ -34,15 +80,39 @@ def find_dependent_features(features: Mapping[str, Feature], rows: LoggedRows, p
 
 
 def find_strong_features(cells: Mapping[str, FeatureCodes], rows: LoggedRows) -> dict[str, float]:
-    """Return the features whose cells explain most of the variance within arms, cross-fitted over halves: its share."""
+    """Return the features whose cells explain most of the variance within arms, cross-fitted over halves: its share.
+
+    Without those that rows clear, since they differ less between arms than what comes of rewards does.
+    """
+    halves, centred = rows.folds % 2, rows.rewards - rows.rewards.mean()
     means = np.bincount(rows.arms, rows.rewards) / np.maximum(np.bincount(rows.arms), 1)
     residuals, shares = rows.rewards - means[rows.arms], dict[str, float]()
     for name, feature in cells.items():
-        keys = 2 * feature.codes + rows.folds % 2
-        sums, counts = (np.bincount(keys, weights, 2 * feature.n_cells) for weights in (residuals, None))
-        unexplained = np.square(residuals - (sums / (counts + 1))[keys ^ 1]).sum() + _MIN_UNEXPLAINED_SHARE
-        shares[name] = 1 - float(unexplained / (np.square(residuals).sum() + _MIN_UNEXPLAINED_SHARE))
-    return {name: shares[name] for name in sorted(shares, key=lambda name: -shares[name]) if shares[name] > _MAX_SHARE}
+        _, expected = _cross_fitted_means(feature.codes, halves, residuals)
+        unexplained = np.square(residuals - expected).sum() + _MIN_UNEXPLAINED_SHARE
+        share = 1 - float(unexplained / (np.square(residuals).sum() + _MIN_UNEXPLAINED_SHARE))
+        if share > _MAX_SHARE and not _is_cleared(_cross_fitted_means(feature.codes, halves, centred)[1], share, rows):
+            shares[name] = share
+    return {name: shares[name] for name in sorted(shares, key=lambda name: -shares[name])}
+
+
+def _cross_fitted_means(codes: NDArray[np.int64], halves: NDArray[np.int64], values: Array) -> tuple[Array, Array]:
+    """Return each row's mean of values with its code, (n,), in its own half and in the other."""
+    keys = 2 * codes + halves
+    sums, counts = (np.bincount(keys, weights, 2 * (int(codes.max()) + 1)) for weights in (values, None))
+    means = sums / (counts + 1)
+    return means[keys], means[keys ^ 1]
+
+
+def _is_cleared(expected: Array, share: float, rows: LoggedRows) -> bool:
+    """Whether what a feature lets expect clearly differs less between arms than if it came of the reward.
+
+    Given the reward that would not depend on the arm: the mean expectation of an arm is then above that of all by
+    ``share`` of what its mean reward is.
+    """
+    own, other = _cross_fitted_means(rows.arms, rows.folds % 2, rows.rewards - rows.rewards.mean())
+    products = other * (expected - expected.mean() - share * (own - own.mean()))
+    return bool(products.mean() < -_MIN_STANDARD_ERRORS * cluster_standard_error(products, rows.units))
 
 
 def _build_balance_columns(feature: Feature, values: Array, rows: LoggedRows) -> Array:

@@ -1,6 +1,6 @@
 """Simulated participants from a log: its rows, and each arm's expected reward by a fitted model."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -8,13 +8,12 @@ from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ndtri
 
 from privateer_core.spec.arms import ArmsSpec
 from privateer_core.spec.categories import OTHER, Boolean, Categorical
 from privateer_core.spec.features import Feature
 from privateer_lab.analysis.clusters import cluster_standard_error, design_effect
-from privateer_lab.drafting.drawn_options import find_dependent_features, find_strong_features
+from privateer_lab.drafting.drawn_options import LateSigns
 from privateer_lab.drafting.option_lead import OptionLead, find_lead
 from privateer_lab.drafting.outcome_model import (
     ADDITIVE,
@@ -50,10 +49,6 @@ _TIE_LABELS: Final = {
     ADDITIVE: "the best option is the same for everybody, as far as these rows tell",
     INTERACTIONS: "what options do differs between people, and one is best for all",
 }
-_MIN_ERRORS: Final = 3.0
-"""Standard errors between an arm's expected and observed mean that count as a contradiction, for few arms."""
-_TAIL_PROBABILITY: Final = 0.00135
-"""Probability of a normal number above so many standard errors."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +57,8 @@ class LoggedPeople:
 
     spec: ArmsSpec  # of the features and arms
     rows: LoggedRows  # contexts, options and rewards
-    model: OutcomeModel  # of expected rewards
+    model: OutcomeModel  # of expected rewards, by the features that are not suspected
+    late: LateSigns
     reward_name: str
     propensities: Array | None = None  # shape (n,): of each row's arm; None: not in the log
 
@@ -72,14 +68,15 @@ class LoggedPeople:
 
         Source: Dudik, Langford and Li 2011, Doubly robust policy evaluation and learning (ICML).
         """
-        rows, rewards = self.rows, self.model.cross_fitted_means.copy()
+        rows, rewards = _without_suspects(self.rows, self.spec, self.late), self.model.cross_fitted_means.copy()
         likely = self.propensities
         if likely is None:
             likely = estimate_propensities(rows, rewards.shape[1], by_features=bool(self.uneven_features))
         residuals = rows.rewards - self.model.held_out
         rewards[np.arange(len(residuals)), rows.arms] += residuals / likely
         mean_expected, mean = self.model.cross_fitted_means.mean(axis=1), float(rows.rewards.mean())
-        cells = encode_cells(self.spec.features, rows.contexts)
+        features = {name: self.spec.features[name] for name in self.feature_names}
+        cells = encode_cells(features, rows.contexts)
         return PotentialOutcomes(cells, rewards, mean_expected, mean, float(np.square(residuals).mean()))
 
     @cached_property
@@ -91,15 +88,10 @@ class LoggedPeople:
         return span * float(gains.mean()), span * cluster_standard_error(gains, self.rows.units)
 
     @property
-    def has_gain_if_known(self) -> bool:
-        """Whether rows show, beyond two standard errors, that choosing gains if features are known before it."""
+    def has_held_out_gain(self) -> bool:
+        """Whether rows show, beyond two standard errors, that choosing by features gains."""
         gain, standard_error = self.held_out_gain
         return self.has_interactions and gain > 2 * standard_error
-
-    @property
-    def has_held_out_gain(self) -> bool:
-        """Whether rows show a gain, and no feature is suspected to have been measured after the choice."""
-        return self.has_gain_if_known and not self.suspects
 
     @property
     def understated_gain(self) -> float:
@@ -181,13 +173,15 @@ class LoggedPeople:
     @property
     def fit_notes(self) -> list[str]:
         """Sentences about the model: the expected rewards, its kind and its fit."""
-        means = [] if self.contradictions else [self._say_means()]
-        return [*means, *self._say_fit(), *self._say_design()]
+        return [self._say_means(), *self._say_fit(), *self._say_design()]
 
     @property
     def warnings(self) -> list[str]:
-        """Reasons not to believe the model yet, the columns first that were measured after the choice."""
-        return [f"Warning: {sentence}" for sentence in (*self._say_suspects(), *self.contradictions)]
+        """Columns that may have been measured after the choice, and a model that explains more than is usual."""
+        r2 = f"features explain {100 * self._r2:.0f} % of how rewards vary, which is rare"
+        remark = f"{r2}: leave out with --ignore what is known only after the choice."
+        strong = [remark] if self._r2 > _SUSPICIOUS_R2 else []
+        return [f"Warning: {sentence}" for sentence in (*self.late.explain(), *strong)]
 
     @property
     def _unit(self) -> Unit:
@@ -195,34 +189,6 @@ class LoggedPeople:
         means, reward = self.means.mean(axis=0), self.spec.reward
         differences = max(float(np.ptp(means)), self._best_reward - float(means.max()), _MIN_DIFFERENCE * reward.span)
         return Unit(reward.is_rate, differences)
-
-    @cached_property
-    def contradictions(self) -> list[str]:
-        """Arms whose expected mean contradicts the mean of their own rows, as a sentence; empty without any.
-
-        Randomized arms have similar participants, so that features cannot explain differences between arms.
-        """
-        options, model = self.spec.options, self.means.mean(axis=0)
-        if self.model.kind == BY_ARM:
-            return []
-        max_errors = max(_MIN_ERRORS, float(ndtri(1 - _TAIL_PROBABILITY / len(options))))
-        arms = []
-        for arm, (option, expected) in enumerate(zip(options, model.tolist(), strict=True)):
-            is_arm = self.rows.arms == arm
-            observed = self.observed_rewards[is_arm]
-            # Equal rewards may be equal by chance: the error allows for one other reward.
-            error_of_mean = cluster_standard_error(observed, self.rows.select(is_arm).units)
-            standard_error = np.hypot(error_of_mean, self.spec.reward.span / len(observed))
-            if abs(expected - observed.mean()) > max_errors * standard_error:
-                write = self._unit.write
-                arms.append(f"{write(expected)} for {shorten(option)}, whose own rows have {write(observed.mean())}")
-        if not arms:
-            return []
-        return [
-            f"nothing is said of options: the model expects {', '.join(arms)}, {_MIN_ERRORS:g} standard errors away or "
-            "more. So it is where a feature was measured after the choice and takes the effect of options, or where "
-            "options were given by features. Until you know, do not believe what plan and simulate say of options."
-        ]
 
     @property
     def has_interactions(self) -> bool:
@@ -241,7 +207,7 @@ class LoggedPeople:
     def _say_fit(self) -> list[str]:
         """Say which models were compared on rows not seen, which won, and its calibration."""
         model, unit = self.model, self._unit
-        best = "" if self.contradictions else _TIE_LABELS.get(model.kind, "") if self._has_single_best else _DIFFER
+        best = _TIE_LABELS.get(model.kind, "") if self._has_single_best else _DIFFER
         if len(model.losses) == 1:
             comparison = "Features were not tried: they do not vary, or rows are too few."
         else:
@@ -307,40 +273,20 @@ class LoggedPeople:
         errors = (cluster_standard_error(rewards, self.rows.units) for rewards in self.outcomes.rewards.T)
         return self.spec.reward.span * max(errors)
 
-    @cached_property
+    @property
     def uneven_features(self) -> list[str]:
-        """Features that depend on the arm: arms were assigned by them, or they were measured afterwards."""
-        return find_dependent_features(self.spec.features, self.rows, self.propensities)
-
-    @cached_property
-    def strong_features(self) -> dict[str, float]:
-        """Features that explain more of how rewards vary than what is known beforehand usually does, with the share."""
-        return find_strong_features(encode_cells(self.spec.features, self.rows.contexts), self.rows)
+        """Features by which arms were assigned, as they depend on the arm and are known before the choice."""
+        return [name for name in self.late.dependent if name in self.late.known]
 
     @property
-    def suspects(self) -> list[str]:
-        """Features that may have been measured after the choice: those that explain most, or depend on the arm."""
-        return list(self.strong_features) or self.uneven_features
+    def suspects(self) -> tuple[str, ...]:
+        """Features that may have been measured after the choice, which the model does not know."""
+        return self.late.suspects
 
-    def _say_suspects(self) -> Iterator[str]:
-        """Name features that explain too much or depend on the arm, and what they may be."""
-        differ = "between options, by more than chance does in one randomized log of 1,000"
-        for name, share in self.strong_features.items():
-            and_differs = f", and it differs {differ}" if name in self.uneven_features else ""
-            yield (
-                f"by itself {shorten(name)} explains {100 * share:.0f} % of how rewards of the same option vary, which "
-                f"is rare{and_differs}. If it is known only after the choice, leave it out with --ignore."
-            )
-        if self._r2 > _SUSPICIOUS_R2 and not self.strong_features:
-            r2 = f"features explain {100 * self._r2:.0f} % of how rewards vary, which is rare"
-            yield f"{r2}: leave out with --ignore what is known only after the choice."
-        if names := ", ".join(shorten(name) for name in self.uneven_features if name not in self.strong_features):
-            assignment = "at random" if self.propensities is None else "with the log's propensities"
-            yield (
-                f"{names}: values differ {differ}. What options changed was measured after the choice, and no device "
-                f"knows it in time: leave it out with --ignore. Else options were not given {assignment}, and the "
-                "model takes what differs between these people for what options do, as far as features do not say it."
-            )
+    @property
+    def feature_names(self) -> list[str]:
+        """The features that are not suspected."""
+        return [name for name in self.spec.features if name not in self.suspects]
 
 
 def _add_column(columns: dict[str, Any], name: str, values: Array) -> str:
@@ -359,14 +305,25 @@ def fit_logged_people(
     reward_name: str,
     propensities: Array | None = None,
     clusters: NDArray[np.int64] | None = None,
+    known: Collection[str] = (),
 ) -> LoggedPeople:
-    """Fit a model to rows with an arm's index, features' columns and a reward in the spec's unit, maybe clustered."""
+    """Fit a model to rows with an arm's index, features' columns and a reward in the spec's unit, maybe clustered.
+
+    It knows no feature that seems to be measured after the choice, but for those that are ``known`` before it.
+    """
     values = [column.read_as(feature) for feature, column in zip(spec.features.values(), columns, strict=True)]
     contexts = np.stack(values, axis=1) if values else np.zeros((len(arms), 0))
     scaled = spec.reward.scaled_all(rewards)
     is_categorical = [isinstance(feature, Boolean | Categorical) for feature in spec.features.values()]
     rows = LoggedRows(contexts, is_categorical, arms, scaled, spec.reward.kind == "binary", clusters)
-    return LoggedPeople(spec, rows, fit_outcome_model(rows, len(spec.options)), reward_name, propensities)
+    late = LateSigns.find(spec.features, rows, propensities, known)
+    model = fit_outcome_model(_without_suspects(rows, spec, late), len(spec.options))
+    return LoggedPeople(spec, rows, model, late, reward_name, propensities)
+
+
+def _without_suspects(rows: LoggedRows, spec: ArmsSpec, late: LateSigns) -> LoggedRows:
+    """Return rows without the features that seem to be measured after the choice."""
+    return rows.select_features([place for place, name in enumerate(spec.features) if name not in late.suspects])
 
 
 def _to_file_values(feature: Feature, values: Array) -> list[Any]:

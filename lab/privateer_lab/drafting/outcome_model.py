@@ -6,7 +6,7 @@ effects of features and arm; and trees with interactions, so that the best arm m
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import numpy as np
@@ -21,7 +21,8 @@ BY_ARM, ADDITIVE, INTERACTIONS = "arms", "features", "interactions"
 _N_FOLDS: Final = 4
 _MAX_TREES: Final = 60
 _LEARNING_RATE: Final = 0.2
-_MAX_LEAVES: Final = 4
+_MAX_LEAVES: Final = {ADDITIVE: 4, INTERACTIONS: 16}
+"""Each option needs leaves of its own where it interacts with features."""
 _MIN_STANDARD_ERRORS: Final = 2.0
 """Standard errors by which a larger model must be better on held-out rows."""
 _MIN_ROWS: Final = 200
@@ -73,6 +74,11 @@ class LoggedRows:
         """Return a subset of the rows."""
         clusters = None if self.clusters is None else self.clusters[rows]
         return LoggedRows(self.contexts[rows], self.levels, self.arms[rows], self.rewards[rows], self.binary, clusters)
+
+    def select_features(self, indices: Sequence[int]) -> "LoggedRows":
+        """Return the rows with a subset of the features."""
+        columns = list(indices)
+        return replace(self, contexts=self.contexts[:, columns], levels=[self.levels[column] for column in columns])
 
     def tree_inputs(self, arms: Arms) -> Array:
         """Return the inputs of trees, the arm first, shape (n, 1 + features)."""
@@ -132,7 +138,7 @@ def estimate_propensities(rows: LoggedRows, arms: int, *, by_features: bool) -> 
             trees = HistGradientBoostingClassifier(
                 max_iter=_MAX_TREES // 3,
                 learning_rate=_LEARNING_RATE,
-                max_leaf_nodes=_MAX_LEAVES,
+                max_leaf_nodes=_MAX_LEAVES[ADDITIVE],
                 categorical_features=list(rows.levels),
             ).fit(rows.contexts[~out], rows.arms[~out])
             chances = trees.predict_proba(rows.contexts[out])
@@ -202,7 +208,7 @@ def _make_trees(rows: LoggedRows, kind: str, count: int) -> Any:
     return (HistGradientBoostingClassifier if rows.binary else HistGradientBoostingRegressor)(
         max_iter=count,
         learning_rate=_LEARNING_RATE,
-        max_leaf_nodes=_MAX_LEAVES,
+        max_leaf_nodes=_MAX_LEAVES[kind],
         min_samples_leaf=max(_MIN_LEAF_SIZE[0], int(_MIN_LEAF_SIZE[1] * len(rows.rewards))),
         l2_regularization=1.0,
         categorical_features=[True, *rows.levels],

@@ -62,6 +62,7 @@ def draft(
     reward: str | None = None,
     arm: str | None = None,
     ignore: Sequence[str] = (),
+    known: Sequence[str] = (),
     arms: Sequence[str] = (),
     label: str | None = None,
     bounds: Mapping[str, tuple[float, float]] | None = None,
@@ -93,6 +94,9 @@ def draft(
         The column of what was chosen. Its values become the arms, and it is no feature.
     ignore
         More columns that are no features, such as the propensities of a log.
+    known
+        Features that are known before the choice, though they explain most of a log's rewards or options depend on
+        them: others that do are left out, as comments.
     arms
         Names of the options; by default those of the label, or two to be renamed.
     label
@@ -136,7 +140,7 @@ def draft(
     path, bounds = (str(frame) if isinstance(frame, str | Path) else None), dict(bounds or {})
     table = DataTable(frame, missing=missing)
     named = [name for name in (arm, reward, label, person, cluster) if name]
-    check_columns_exist([*bounds, *named, *ignore, *segments], table.header)
+    check_columns_exist([*bounds, *named, *ignore, *known, *segments], table.header)
     columns = {"--arm": arm, "--reward": reward, "--label": label, "--person": person, "--cluster": cluster}
     check_distinct_columns(columns, segments)
     whole = table.read(max_sampled_rows=MAX_SAMPLE_ROWS)
@@ -178,7 +182,7 @@ def draft(
     played = None
     if log and reward and rewards is not None and not arms:
         order = np.array([list(names.values).index(value) for value in log.arms.values])
-        played = LoggedChoices(log.rows, order[log.chosen], rewards, reward, lower_is_better, cluster)
+        played = LoggedChoices(log.rows, order[log.chosen], rewards, reward, lower_is_better, cluster, known)
     labelled = Path(path) if path and label else None
     text = with_needed_cap(with_filled_rounds("\n".join(sections) + "\n"))
     drafted = Draft(text, tuple(confirm), tuple(notes), played, labelled, features)

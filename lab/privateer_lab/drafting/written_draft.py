@@ -1,6 +1,7 @@
 """A draft of a spec, and its file, which has the algorithm with the highest reward in simulated runs."""
 
 import os
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from html import escape
@@ -89,11 +90,11 @@ class Draft:
     def single_option(self) -> str | None:
         """The best arm by a log's rows, if runs of the draft earn less, or without features no more; None otherwise."""
         choice, people = self.choice, self.people
-        if not (people and choice) or people.suspects or not (choice.shortfall or choice.is_tie):
+        if not (people and choice and (choice.shortfall or choice.is_tie)):
             return None
-        is_below = choice.gain < -(choice.margin or 0.0) - people.understated_gain
-        is_plain = choice.is_tie or choice.kept_features == ()
-        return people.lead.best if is_below or (is_plain and not people.has_held_out_gain) else None
+        is_plain = choice.is_tie or choice.kept_features == ()  # what features gain is not for this draft
+        least_loss = (choice.margin or 0.0) + people.understated_gain
+        return people.lead.best if is_plain or choice.gain < -least_loss else None
 
     @cached_property
     def verdict(self) -> str:
@@ -115,19 +116,20 @@ class Draft:
     def _algorithm_notes(self) -> list[str]:
         if isinstance(self._choice_or_error, SpecError):
             return [f"No algorithm was tried on these people: {self._choice_or_error}."]
-        if self.choice:
-            is_all = self.choice.kept_features is None and self.choice.n_features > 0
-            return [self.choice.sentence, *([f"{self.choice.reason}."] if is_all else [])]
-        n_features, is_test = len(self.spec.features), self.spec.algorithm.name not in contextual_algorithms()
-        if is_test or not self.people:
+        if not self.choice:
             return []
-        return [f"{n_features} of {n_features} features kept, because nothing was tried: rows contradict the model."]
+        is_all = self.choice.kept_features is None and bool(self.choice.n_features or self.choice.suspects)
+        return [self.choice.sentence, *([f"{self.choice.reason}."] if is_all else [])]
 
     def next_step(self, file: Path) -> str:
         """Recommend `privateer plan`, and the best single arm with remedies where it earns more than the draft."""
-        if self.people and self.people.suspects:
-            options = " ".join(f"--ignore {shorten(name)}" for name in self.people.suspects)
-            return f"Next: the same command with {options}, unless you know that before the choice"
+        suspects = self.people.suspects if self.people else ()
+        options = " ".join(f"--known {shorten(name)}" for name in suspects)
+        retry = f". If that is known before the choice, first the same command with {options}" if suspects else ""
+        return f"{self._suggest_plan(file)}{retry}"
+
+    def _suggest_plan(self, file: Path) -> str:
+        """Recommend `privateer plan`, and the best single arm with remedies where it earns more than the draft."""
         if not (self.choice and (self.choice.shortfall or self.single_option)):
             return f"Next: privateer plan {file}"
         if self.people and self.single_option is None:
@@ -147,8 +149,6 @@ class Draft:
         """The result of simulated runs; None for a test, or if there are no credible simulated participants."""
         tables = parse_toml(self.text)
         if tables["algorithm"]["name"] not in contextual_algorithms() or not (self.log or self.labelled):
-            return None
-        if self.people and self.people.contradictions:
             return None
         text = self.text
         if self.bounded and self.drawn:
@@ -175,12 +175,19 @@ class Draft:
         return self.drawn if self.choice and self.choice.quantile_reward is not None and self.drawn else self.bounded
 
     @property
+    def _kept_features(self) -> Sequence[str] | None:
+        """The features that are no comments; None: all."""
+        if self.choice and self.choice.kept_features is not None:
+            return self.choice.kept_features
+        return self.people.feature_names if self.people and self.people.suspects else None
+
+    @property
     def confirm_with_choice(self) -> tuple[str, ...]:
         """Sentences to confirm about `text_with_choice`."""
         if not (self.choice and self.bounded and self._features):
             return self.confirm
         sentences = [sentence for sentence in self.confirm if sentence not in self.bounded.confirmations]
-        names, chosen = self._features.by_name, self.choice.kept_features
+        names, chosen = self._features.by_name, self._kept_features
         commented = [] if chosen is None else self._features.list_public([name for name in names if name not in chosen])
         confirmations = self._features.list_public(names if chosen is None else chosen)
         return (*sentences, *confirmations, *(f"{_COMMENT_PREFIX}{sentence}" for sentence in commented))
@@ -190,16 +197,16 @@ class Draft:
         """The spec as TOML, with the algorithm, features and arms of `choice`, and quantiles if they earn more."""
         if not (self.choice and self.bounded and self._features):
             return self.text
-        text, name, selected = self.text, self.choice.name, self.choice.kept_features
+        text, name, selected = self.text, self.choice.name, self._kept_features
         tables = parse_toml(text)
         if self.choice.dropped:
             all_arms, arms_line = (format_arms(arms) for arms in (self.spec.options, self.choice.options))
             text = text.replace(all_arms, f"# {self.choice.options_reason}\n# {all_arms}\n{arms_line}", 1)
         lines = self._features.lines if selected is None else self._features.format_lines(selected, self.choice.reason)
-        head = "# [context.features]" if selected == () else "[context.features]"
+        head = "# [context.features]" if selected is not None and not selected else "[context.features]"
         text = text.replace("\n".join(["[context.features]", *self.bounded.lines]), "\n".join([head, *lines]))
         text = text.replace(format_algorithm_section(tables["algorithm"]["name"]), format_algorithm_section(name))
-        text = without_measurement(text) if selected == () else self._with_useful_measurement(text)
+        text = without_measurement(text) if head.startswith("#") else self._with_useful_measurement(text)
         variant, round_size = with_own_rounds(tables, name), tables["experiment"].get("round_size")
         if variant is not None and round_size not in (None, variant.experiment.round_size):
             text = text.replace(f"round_size = {round_size}\n", "", 1)
@@ -243,6 +250,7 @@ class LoggedChoices:
     reward_name: str  # what the table calls them
     is_negated: bool  # whether less of that is better
     cluster: str | None  # what rows depend on each other by
+    known: Collection[str] = ()  # features that are known before the choice, whatever rows say
 
     def fit_people(self, spec: ArmsSpec) -> LoggedPeople:
         """Fit simulated participants to the rows."""
@@ -251,4 +259,4 @@ class LoggedChoices:
         clusters = self.rows.column(self.cluster).codes if self.cluster else None
         name = negated_name if self.is_negated else self.reward_name
         propensities = find_propensities(self.rows.columns.values())
-        return fit_logged_people(spec, columns, self.arms, self.rewards, name, propensities, clusters)
+        return fit_logged_people(spec, columns, self.arms, self.rewards, name, propensities, clusters, self.known)

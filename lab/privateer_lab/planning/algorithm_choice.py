@@ -50,6 +50,7 @@ class AlgorithmChoice:
     best_option: str = ""  # the best single arm
     subset_reward: float | None = None  # that of the best tried subset, if all features are selected
     margin: float | None = None  # half-width of the 95 % interval of the chosen reward, from runs; None: too few runs
+    suspects: tuple[str, ...] = ()  # further features, which may be known only after the choice: they were not tried
 
     @property
     def sentence(self) -> str:
@@ -58,14 +59,24 @@ class AlgorithmChoice:
 
     @property
     def reason(self) -> str:
-        """The number of selected features, and the reason, in a line."""
+        """The number of selected features, and the reasons, in a line."""
+        if not self.suspects:
+            return self._count_features()
+        names = ", ".join(map(shorten, self.suspects))
+        return f"{self._count_features()}; left out as perhaps known only after the choice: {names}"
+
+    def _count_features(self) -> str:
+        """Return the number of selected features, and why the others that were tried are left out."""
+        n_all = self.n_features + len(self.suspects)
+        if self.kept_features is None and not self.n_features:
+            return f"0 of {n_all} features"
         if self.kept_features is None:
             explanation = "fewer were not tried: `privateer plan` tries some"
             if self.subset_reward is not None:
                 reward, fewer = self._unit.write(self.rewards[self.name]), self._unit.write(self.subset_reward)
                 explanation = f"in these runs they earn more than fewer do, {reward} instead of {fewer}"
-            return f"{self.n_features} of {self.n_features} features kept, because {explanation}"
-        fraction, n_more = f"{len(self.kept_features)} of {self.n_features} features", self.n_without_privacy or 0
+            return f"{self.n_features} of {n_all} features kept, because {explanation}"
+        fraction, n_more = f"{len(self.kept_features)} of {n_all} features", self.n_without_privacy or 0
         if self.kept_features and n_more > len(self.kept_features):
             return f"{fraction}: more would cost more noise than they tell; without privacy {n_more}"
         if self.kept_features:
@@ -129,7 +140,7 @@ class AlgorithmChoice:
         if self.kept_features is not None:
             kept_names = f" Kept: {', '.join(map(shorten, self.kept_features))}." if self.kept_features else ""
             reward = None if self.full_reward is None else self._unit.write(self.full_reward)
-            everything = f"all {self.n_features} features"
+            everything = f"all {self.n_features} features" if self.n_features > 1 else "the feature that was tried"
             if self.dropped:
                 everything += f" and all {len(self.options) + len(self.dropped)} options"
             comparison = f" With {everything} it would earn {reward}." if reward and not self.is_tie else ""

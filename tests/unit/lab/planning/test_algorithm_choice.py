@@ -176,12 +176,18 @@ def test_one_option_is_advised_only_if_the_log_shows_that_it_is_best(tmp_path, m
     assert spec_draft.next_step(tmp_path / "spec.toml").startswith("Next: give 'b' to everybody, ") == is_better
 
 
-@pytest.mark.parametrize(("held_out_gain", "is_advised"), [(0.05, True), (0.15, False)])
-def test_one_option_is_advised_though_choosing_gains_if_the_draft_loses_more(monkeypatch, held_out_gain, is_advised):
-    """The draft loses .1 in runs of simulated people, who gain nothing by features."""
+@pytest.mark.parametrize(
+    ("held_out_gain", "kept", "is_advised"), [(0.05, None, True), (0.15, None, False), (0.15, (), True)]
+)
+def test_one_option_is_advised_though_choosing_gains_if_the_draft_loses_more(
+    monkeypatch, held_out_gain, kept, is_advised
+):
+    """The draft loses .1 in runs of simulated people, who gain nothing by features; without any it cannot gain so."""
     rng = np.random.default_rng(0)
     frame = {"x": [0.1, 0.2] * 150, "offer": ["a", "b", "c"] * 100, "won": rng.integers(0, 2, 300).tolist()}
-    choice = AlgorithmChoice("linear", {"linear": 0.3}, 0.4, 0.2, True, n_features=1, best_option="b")
+    choice = AlgorithmChoice(
+        "linear", {"linear": 0.3}, 0.4, 0.2, True, kept_features=kept, n_features=1, best_option="b"
+    )
     monkeypatch.setattr("privateer_lab.drafting.draft_choice.choose_algorithm", lambda *_, **__: choice)
     monkeypatch.setattr(LoggedPeople, "has_held_out_gain", True)
     monkeypatch.setattr(LoggedPeople, "held_out_gain", (held_out_gain, 0.01))
@@ -191,9 +197,10 @@ def test_one_option_is_advised_though_choosing_gains_if_the_draft_loses_more(mon
     assert ("do not give one option to everybody yet" in spec_draft.next_step(Path("spec.toml"))) != is_advised
 
 
-@pytest.mark.parametrize("effect", [0.2, 0.7])
-def test_a_gain_by_a_feature_counts_though_that_feature_is_suspected(monkeypatch, effect):
+@pytest.mark.parametrize("known", [(), ("x",)])
+def test_a_gain_by_a_suspected_feature_counts_if_it_is_known_before_the_choice(monkeypatch, known):
     """Planted: a feature that explains half of all rewards was a comment, since its gain did not count."""
+    effect = 0.7
     rng = np.random.default_rng(0)
     x, arm = rng.random(2_000).round(3), rng.integers(0, 2, 2_000)
     expected = 0.5 + np.where(x > 0.5, effect, -effect) / 2 + np.where((x > 0.5) == (arm == 1), 0.1, -0.1)
@@ -205,11 +212,10 @@ def test_a_gain_by_a_feature_counts_though_that_feature_is_suspected(monkeypatch
         return choice
 
     monkeypatch.setattr("privateer_lab.drafting.draft_choice.choose_algorithm", choose)
-    spec_draft = draft(frame, arm="offer", reward="won", model="local")
-    assert spec_draft.choice is choice
-    assert counted == [True]
-    assert spec_draft.people.suspects == ["x"] * (effect > 0.5)
-    assert spec_draft.people.has_held_out_gain == (effect < 0.5)
+    spec_draft = draft(frame, arm="offer", reward="won", model="local", known=known)
+    assert spec_draft.choice == replace(choice, suspects=() if known else ("x",))
+    assert counted == [bool(known)]
+    assert spec_draft.people.has_held_out_gain == bool(known)
 
 
 @pytest.mark.parametrize(("share", "rows"), [(0.55, 2_000), (0.505, None)])
