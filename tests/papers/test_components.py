@@ -52,7 +52,7 @@ def test_columns_that_cannot_be_projected_are_refused(tmp_path: Path, projection
     def read_components() -> None:
         table = DataTable(str(path))
         source = Components(projection, 2)
-        table.fill(source.columns, 2)
+        table.read_into(source.columns, 2)
         source.contexts()
 
     with pytest.raises(SpecError, match=says):

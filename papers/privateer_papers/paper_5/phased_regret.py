@@ -159,7 +159,9 @@ def _draw_figure(title: str, rows: Rows) -> Figure:
     for calibration, style in (("tight", ".-"), ("published", ".:")):
         draw_lines(axes[0], finals.where(calibration=calibration), "epsilon", models, style)
         draw_lines(axes[1], curve_rows.where(calibration=calibration), "time", models, style[1:])
-    draw_lines(axes[2], client_rows, "time", [({"algorithm": name}, name) for (name,) in client_rows.group_by("algorithm")])
+    draw_lines(
+        axes[2], client_rows, "time", [({"algorithm": name}, name) for (name,) in client_rows.group_by("algorithm")]
+    )
     axes[0].set(yscale="log", xlabel="epsilon (delta .25)", ylabel="regret")
     axes[0].set_ylim(bottom=axes[0].get_ylim()[0] / 8)  # room for the legend
     for axis in axes[1:]:

@@ -12,7 +12,7 @@ from scipy.stats import rankdata, wilcoxon
 
 from privateer_core.arrays import Array
 from privateer_core.spec.spec import Spec
-from privateer_lab.baselines.run import BASELINES, Baseline, play_together, as_arms_spec
+from privateer_lab.baselines.run import BASELINES, Baseline, as_arms_spec, play_together
 from privateer_lab.render.pictures import COLOURS, create_panels
 from privateer_lab.simulation.simulate import make_simulation, run_to_end
 from privateer_papers.paper_1.real_data.descent import FixedStepLinear, LaplaceLinear, SourcedLinear, SourcedNetwork
