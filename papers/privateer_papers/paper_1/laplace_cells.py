@@ -1,7 +1,6 @@
 """Discrete Laplace noise on every cell, twice: paper 1, eq. (11) and (12), done honestly."""
 
 import math
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, ClassVar, Final, Self
 
@@ -29,8 +28,7 @@ _CLAMP: Final = (1 << 30) - 2 * GRID_POINTS_PER_UNIT
 """Bound to which reports are clamped, far beyond any noise that is ever drawn."""
 
 
-@dataclass(frozen=True)
-class CellSums:
+class CellSums(msgspec.Struct, frozen=True):
     """Private sums over one round, cell by cell."""
 
     additive: ClassVar[tuple[str, ...]] = ("reports", "rewards", "counts")

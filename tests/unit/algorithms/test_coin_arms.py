@@ -55,10 +55,8 @@ def test_coins_give_every_arm_equally_often_and_all_others_get_the_best_arm():
     spec, policy = policy_of()
     contexts = people(spec, len(COINS))[0]
     arms = policy.decide(contexts, COINS).arms
-    group = policy.plan.layout(policy.questions).group
     reports = policy.contribute(contexts, COINS, Arms(arms), np.ones(len(arms)))
     by_coins = is_coin_arm(policy)[reports.groups]
-    assert group is not None
     assert by_coins.mean() == pytest.approx(0.25 * 0.95, abs=0.005)
     assert np.bincount(arms[by_coins]) / by_coins.sum() == pytest.approx([1 / 3] * 3, abs=0.02)
     assert set(arms[~by_coins].tolist()) == {1}
