@@ -74,7 +74,7 @@ def about(span: dict[str, Any]) -> dict[str, str]:
 
 
 async def test_traces_cover_operators_and_rounds_alone(settings: ServerSettings, collector: Collector) -> None:
-    settings = settings.model_copy(update={"traces": collector.url})
+    settings = settings.model_copy(update={"traces_url": collector.url})
     async with serving(create_app(settings)) as client:
         api = Api(client)
         await api.create(SMALL)

@@ -138,7 +138,7 @@ async def test_a_stop_may_wait_for_reports_in_flight(api: Api) -> None:
 async def test_a_longer_horizon_is_in_the_next_publication(api: Api) -> None:
     await api.create({"experiment.round_size": 20, "experiment.horizon": 40})
     answer = await make_change(api, "extend", {"horizon": 60})
-    assert [row["action"] for row in answer["waiting"]] == ["extend"]
+    assert [row["action"] for row in answer["pending_changes"]] == ["extend"]
     first = await api.publication()
     assert b'"horizon":40' in decode_publication(first).spec
     await report(api, 20, first)
@@ -209,7 +209,7 @@ async def test_retiring_an_arm_at_once_closes_the_round(api: Api) -> None:
     first = await api.publication()
     await report(api, 7)
     answer = await make_change(api, "retire-arm", {"arm": "a", "seconds": 0})
-    assert (answer["version"], answer["waiting"], answer["round_given_up"]) == (2, [], False)
+    assert (answer["version"], answer["pending_changes"], answer["round_given_up"]) == (2, [], False)
     assert await arms_played(api) == {"b", "c"}
     assert_problem(await report(api, 1, first, seed=3), 409, "round-closed")
     assert (await api.facts())["accepted"] == 7
@@ -260,7 +260,7 @@ async def test_pending_changes_are_combined(api: Api) -> None:
     await make_change(api, "add-arm", {"arm": "d"})
     await make_change(api, "extend", {"horizon": 3000})
     answer = await make_change(api, "pause", {"seconds": 0})
-    assert (answer["version"], answer["status"], answer["waiting"]) == (2, "paused", [])
+    assert (answer["version"], answer["status"], answer["pending_changes"]) == (2, "paused", [])
     spec = (await api.facts())["spec"]["experiment"]
     assert (spec["arms"], spec["retired_arms"], spec["horizon"]) == (["a", "b", "c", "d"], ["c"], 3000)
     await make_change(api, "resume")
@@ -280,7 +280,7 @@ async def test_a_pending_change_may_be_advanced_but_not_deferred(api: Api) -> No
     await make_change(api, "extend", {"horizon": 2000, "seconds": 5000})
     assert (await api.facts())["version"] == 1
     answer = await make_change(api, "retire-arm", {"arm": "b", "seconds": 0})
-    assert (answer["version"], answer["waiting"]) == (2, [])
+    assert (answer["version"], answer["pending_changes"]) == (2, [])
     assert await arms_played(api) == {"a", "c"}
     assert (await api.facts())["spec"]["experiment"]["horizon"] == 2000
 
