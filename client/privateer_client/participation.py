@@ -196,7 +196,7 @@ class Participation:
         tiers (n,): tiers of simulated participants, who accept all; by default all are of this device's tier.
         """
         # Coins that chose an arm reveal information about it, so the report gets others if it need not have these.
-        coins = self.draw_coins(len(coins)) if self.policy.fresh_coins else coins
+        coins = self.draw_coins(len(coins)) if self.policy.has_fresh_coins else coins
         contributions = self.policy.contribute(contexts, coins, decisions, rewards)
         if tiers is not None:
             contributions = msgspec.structs.replace(cast(KeyedValues, contributions), tiers=tiers)

@@ -193,7 +193,7 @@ def late_release(spec, policy, deciders):
         return mechanism.simulate(batch, np.random.default_rng(5))
     for decider in deciders:
         contexts, coins, decisions, rewards = draw_people(spec, decider, policy.terms.batch_size // len(deciders))
-        if policy.fresh_coins:
+        if policy.has_fresh_coins:
             coins = coins[::-1].copy()
         batch, analyzer = policy.contribute(contexts, coins, decisions, rewards), policy.make_analyzer(decider)
         if policy.tells_age:  # then each part is simulated by itself

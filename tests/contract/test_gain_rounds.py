@@ -138,5 +138,5 @@ def test_the_record_has_the_round_and_its_certificate_covers_it(turns: Any) -> N
 def test_coins_of_a_report_are_never_those_of_the_choice(turns: Any) -> None:
     _, all_ = turns
     policy = all_[-1].policy
-    assert policy.fresh_coins
+    assert policy.has_fresh_coins
     assert not policy.tells_age

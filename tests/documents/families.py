@@ -255,7 +255,7 @@ def _person(followed: Participation, spec: Spec, seed: int, person: int) -> tupl
     outcome, (offset, numbers) = _outcome(spec, seed, person), read_offset(context, spec)
     rewards, _ = read_outcome(followed.policy, spec, spec.options[arm], outcome, offset)
     rewards = append_numbers(rewards, numbers)
-    report_coins = np.array([word(seed, person, _OWN) >> 32], np.uint32) if followed.policy.fresh_coins else slot
+    report_coins = np.array([word(seed, person, _OWN) >> 32], np.uint32) if followed.policy.has_fresh_coins else slot
     contributions: Any = followed.policy.contribute(columns, report_coins, decisions, rewards)
     facts = columns.astype("<f8").tobytes() + _facts(followed.terms.mechanism, contributions, seed, person)
     return arm, hashlib.sha256(facts).digest()[:4]

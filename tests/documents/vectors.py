@@ -226,7 +226,7 @@ def _person(followed: Participation, spec: Spec, rng: np.random.Generator) -> di
     if names := getattr(spec.algorithm, "guardrails", ()):
         reward = {"reward": reward, **{name: bool(rng.random() < 0.5) for name in names}}
     value, _ = followed.policy.read(spec, reward)
-    report_coins = rng.integers(0, 2**32, 1, dtype=np.uint32) if followed.policy.fresh_coins else slot
+    report_coins = rng.integers(0, 2**32, 1, dtype=np.uint32) if followed.policy.has_fresh_coins else slot
     # A word of zeros keeps what is true: without it few symbols would be.
     words = [int(word) for word in rng.integers(0, 2**64, 3, dtype=np.uint64)]
     words[1] = 0 if rng.random() < 0.5 else words[1]

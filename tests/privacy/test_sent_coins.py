@@ -83,7 +83,7 @@ def coins_picked_by_the_reward(patch: pytest.MonkeyPatch) -> None:
         self: Participation, contexts: Any, coins: Any, decisions: Any, rewards: Any, *versions: Any
     ) -> Any:
         are_high[:] = [float(np.asarray(rewards, float).ravel()[0]) > 0.5]
-        sent_coins = coins if self.policy.fresh_coins else pick(self, len(coins))
+        sent_coins = coins if self.policy.has_fresh_coins else pick(self, len(coins))
         try:
             return make_reports(self, contexts, sent_coins, decisions, rewards, *versions)
         finally:

@@ -187,7 +187,7 @@ def gradients(name, blind=False):
             decisions = decider.decide(np.zeros((len(coins), 0)), coins)
             rewards = 0.9 - np.square(decisions.points - BEST).sum(axis=2) / 4
             rewards = rewards[:, 0] if rewards.shape[1] == 1 else rewards
-            report_coins = rng.integers(0, 2**32, len(coins), dtype=np.uint32) if now.fresh_coins else coins
+            report_coins = rng.integers(0, 2**32, len(coins), dtype=np.uint32) if now.has_fresh_coins else coins
             parts.append((now.make_analyzer(decider), now.contribute(None, report_coins, decisions, rewards)))
         release = merge_releases(*(analyzer.simulate(now.terms.mechanism, case, rng) for analyzer, case in parts))
         estimates.append(learner._estimate_gradient(followed, release))

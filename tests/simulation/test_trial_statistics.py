@@ -261,7 +261,7 @@ def losses(model: str) -> np.ndarray:
             contexts, coins = rng.random((batch, 2)), rng.integers(0, 2**32, batch, dtype=np.uint32)
             decided = step.policy.decide(contexts, coins)
             rewards = (rng.random(batch) < 0.4 + effect * (decided.arms == 1)).astype(float)
-            fresh = rng.integers(0, 2**32, batch, dtype=np.uint32) if step.policy.fresh_coins else coins
+            fresh = rng.integers(0, 2**32, batch, dtype=np.uint32) if step.policy.has_fresh_coins else coins
             release = step.policy.mechanism.simulate(step.policy.contribute(contexts, fresh, decided, rewards), rng)
             state, version = learner.learn(state, step.policy, release), version + 1
         first = learner.answer(state).first_of(Losses)

@@ -124,7 +124,7 @@ def _release(policy: Any, spec: TrialSpec, people: _People, rng: np.random.Gener
     contexts = encode_contexts(people.segments[:, None].astype(float), spec)
     coins, noise, mechanism = draw_coins(rng, len(contexts)), SeededNoise(rng), policy.terms.mechanism
     arms = policy.decide(contexts, coins).arms
-    report_coins = draw_coins(rng, len(contexts)) if policy.fresh_coins else coins
+    report_coins = draw_coins(rng, len(contexts)) if policy.has_fresh_coins else coins
     contributions = policy.contribute(contexts, report_coins, Arms(arms), spec.reward.scaled_all(people.rewards))
     records = mechanism.parse(mechanism.randomize(contributions, noise).tobytes())
     return mechanism.release(mechanism.add(mechanism.empty(), records), noise), arms

@@ -70,7 +70,7 @@ def _open_rounds(specs: list[Spec]) -> list[FirstRound]:
     rounds = dict[tuple[type, int, bool], FirstRound]()
     for first_round in map(FirstRound.open, specs):
         mechanism, policy = first_round.opened.mechanism, first_round.opened.step.policy
-        rounds.setdefault((type(mechanism), mechanism.messages, policy.fresh_coins), first_round)
+        rounds.setdefault((type(mechanism), mechanism.messages, policy.has_fresh_coins), first_round)
     return list(rounds.values())
 
 
@@ -96,7 +96,7 @@ def _observe_round(first_round: FirstRound, neighbour: int, count: int) -> SentC
             draws.clear()
             outcome = spec.without_outcome(session.choose(context))
             session.report(dict.fromkeys(outcome, reward) if isinstance(outcome, Mapping) else reward)
-            handed += draws[-1:] if len(draws) == 1 + policy.fresh_coins else []
+            handed += draws[-1:] if len(draws) == 1 + policy.has_fresh_coins else []
     rows = first_round.open_reports(decode_envelope(body).sealed for body in server.uploads)
     coins = rows[_COIN_FIELD].astype(np.uint32)
     opened_coins, fields = coins.reshape(len(server.uploads), mechanism.messages), split_fields(mechanism, coins)

@@ -171,7 +171,7 @@ def build_decisions_and_rewards(
 
     If reports have coins of their own, all choices have the same coins, since the adversary sees the arms.
     """
-    decisions = policy.decide(contexts, np.zeros_like(coins) if policy.fresh_coins else coins)
+    decisions = policy.decide(contexts, np.zeros_like(coins) if policy.has_fresh_coins else coins)
     reward = spec.reward.middle + reward_factor * spec.reward.half_range
     if isinstance(decisions, Plays):
         rewards: NDArray[np.float64] = np.full((len(coins), len(decisions.actions)), reward)

@@ -63,7 +63,7 @@ class OwnPolicy(Baseline):
         if self.total is None:
             return
         policy: Any = self.step.policy
-        coins = draw_coins(self.rng, len(arms)) if policy.fresh_coins else self.coins
+        coins = draw_coins(self.rng, len(arms)) if policy.has_fresh_coins else self.coins
         contributions = policy.contribute(self._policy_contexts(visitors), coins, Arms(arms), values)
         mechanism = policy.terms.mechanism
         self.total = mechanism.add(self.total, mechanism.randomize(contributions, self.noise))

@@ -169,7 +169,7 @@ class LateSimulation(Simulation):
 
     def _contributions_by_policy(self, policy: Any, reporting: DelayedReports) -> list[tuple[Any, Any]]:
         """Return contributions by deciding policy, if the round distinguishes policies."""
-        coins = draw_coins(self.rng, len(reporting)) if policy.fresh_coins else reporting.coins
+        coins = draw_coins(self.rng, len(reporting)) if policy.has_fresh_coins else reporting.coins
         versions = np.unique(reporting.decided) if policy.tells_age else [policy.version]
         by_version = {deciding_policy.version: deciding_policy for deciding_policy in self._policies}
         contributions = []

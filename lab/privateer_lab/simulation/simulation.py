@@ -188,7 +188,7 @@ class Simulation:
         self._count(n_participants, decisions, self.environment.play(decisions, raw), rewards)
         if isinstance(decisions, Plays):
             return policy.contribute(contexts, coins, decisions, rewards)
-        if policy.fresh_coins:  # the coins that chose the arm would reveal it
+        if policy.has_fresh_coins:  # the coins that chose the arm would reveal it
             coins = draw_coins(rng, n_participants)
         before = self.environment.before(raw, tuple(self.spec.reward.covariates))
         if reporting is None:  # a policy without reports may have no terms for them

@@ -167,7 +167,7 @@ class ProvedLearner(EliminationLearner[ProvedState]):
         precision, moment, heaviest = state.precision.copy(), state.moment.copy(), state.heaviest.copy()
         mass = self._mass_bounds(state.depths[bins])[:, None]
         bin_sums = compute_bin_sums(self.spec, policy, release)
-        variance = _score_variance_bound(release, mass * bin_sums.reporting_shares if policy.fresh_coins else mass)
+        variance = _score_variance_bound(release, mass * bin_sums.reporting_shares if policy.has_fresh_coins else mass)
         # A curator's noise is added once to a sum: a report bears its share of it.
         weight = bin_sums.gain / (variance + release.noise / np.maximum(1, bin_sums.reports))
         precision[bins] += bin_sums.gain * weight * bin_sums.reports

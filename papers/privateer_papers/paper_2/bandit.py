@@ -87,7 +87,7 @@ class PublishedBanditPolicy(BanditPolicy):
     @override
     def _has_mechanism(self, _spec: BanditSpec) -> bool:
         mechanism = self.terms.mechanism
-        return self.fresh_coins and isinstance(mechanism, VectorMechanism) and mechanism.ball == _BALL
+        return self.has_fresh_coins and isinstance(mechanism, VectorMechanism) and mechanism.ball == _BALL
 
     @override
     def contribute(  # type: ignore[override] # its mechanism is one of vectors

@@ -72,7 +72,9 @@ class PublishedConvexPolicy(ConvexPolicy):
 
     @override
     def _has_mechanism(self, spec: ConvexSpec) -> bool:
-        return self.fresh_coins == spec.privacy.has_arm_in_key and getattr(self.terms.mechanism, "ball", None) == _BALL
+        return (
+            self.has_fresh_coins == spec.privacy.has_arm_in_key and getattr(self.terms.mechanism, "ball", None) == _BALL
+        )
 
     @override
     def _choose_arms(self, coins: Coins) -> Ints:

@@ -179,10 +179,10 @@ class BanditPolicy(ArmsPolicy):
 
     @property
     @override
-    def fresh_coins(self) -> bool:
+    def has_fresh_coins(self) -> bool:
         return self.choice is not None
 
-    is_mixture = fresh_coins
+    is_mixture = has_fresh_coins
 
     @cached_property
     def active_shares(self) -> Array:
@@ -216,13 +216,13 @@ class BanditPolicy(ArmsPolicy):
     def _has_mechanism(self, spec: BanditSpec) -> bool:
         """Whether the mechanism and its layout are the spec's; `GroupedBit` is for an arm visibility of ``grouped``."""
         if isinstance(self.terms.mechanism, GroupedBit) or spec.groups_arms:
-            is_grouped = spec.groups_arms and not self.fresh_coins and isinstance(self.terms.mechanism, GroupedBit)
+            is_grouped = spec.groups_arms and not self.has_fresh_coins and isinstance(self.terms.mechanism, GroupedBit)
             return is_grouped and self.has_layout_of(1, spec.arm_count)
         if not isinstance(self.terms.mechanism, KeyedMechanism | HitsMechanism):
             return False
-        if self.fresh_coins != spec.privacy.has_arm_in_key:
+        if self.has_fresh_coins != spec.privacy.has_arm_in_key:
             return False
-        return self.has_layout_of(len(self.cells)) if self.fresh_coins else self.has_layout_of(1, spec.arm_count)
+        return self.has_layout_of(len(self.cells)) if self.has_fresh_coins else self.has_layout_of(1, spec.arm_count)
 
     @override
     def decide(self, contexts: Array, coins: Coins) -> Arms:
@@ -232,7 +232,7 @@ class BanditPolicy(ArmsPolicy):
     @override
     def contribute(self, contexts: Array, coins: Coins, decisions: Arms, rewards: Array) -> KeyedValues:
         """Return rewards with the arm as key if reports have coins of their own, else as the group of one key."""
-        if self.fresh_coins:
+        if self.has_fresh_coins:
             keys = np.full(self.layout.groups, -1, np.int64)
             keys[self.cells] = np.arange(len(self.cells))
             return KeyedValues.ungrouped(coins, keys[decisions.arms], rewards)

@@ -216,7 +216,7 @@ class Policy(ABC):
         The cohort that reports: a source's name; empty for the experiment's own participants.
     draw
         The public sample of invited participants; None: all are invited.
-    fresh_coins
+    has_fresh_coins
         Whether a report has coins of its own, drawn when it is made; else it carries the coins of the choice.
     is_mixture
         Whether a learner must know the policies that decided (`with_decision_policies`).
@@ -230,12 +230,12 @@ class Policy(ABC):
     if TYPE_CHECKING:
 
         @property
-        def fresh_coins(self) -> bool: ...  # noqa: D102
+        def has_fresh_coins(self) -> bool: ...  # noqa: D102
         @property
         def is_mixture(self) -> bool: ...  # noqa: D102
 
     else:  # where a property stood no field could have its name
-        fresh_coins, is_mixture = True, False
+        has_fresh_coins, is_mixture = True, False
 
     cohort: str = ""
     draw: Draw | None = None
@@ -252,12 +252,12 @@ class Policy(ABC):
 
         Reports of a batch never do: ages would distinguish them. Nor do reports of a source, whose arms are past.
         """
-        return not (self.fresh_coins or self.cohort or self.terms.trust.crowd is Crowd.BATCH)
+        return not (self.has_fresh_coins or self.cohort or self.terms.trust.crowd is Crowd.BATCH)
 
     @property
     def is_policy_independent(self) -> bool:
         """Whether a report does not depend on the deciding policy, as when the arm is in its key."""
-        return self.fresh_coins
+        return self.has_fresh_coins
 
     @property
     def n_undecided_bins(self) -> int | None:
@@ -327,7 +327,7 @@ class Policy(ABC):
         Parameters
         ----------
         contexts, coins
-            The arguments of `decide`; with `fresh_coins`, the coins are drawn for the reports.
+            The arguments of `decide`; with `has_fresh_coins`, the coins are drawn for the reports.
         decisions
             The result of `decide`.
         rewards

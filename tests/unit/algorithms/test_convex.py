@@ -123,7 +123,7 @@ def with_layout(policy, layout):
         {"span": 2.0},
         {"lipschitz": 1e-3},
         {"seed": 1 << 63},
-        {"fresh_coins": True},
+        {"has_fresh_coins": True},
         {"terms": with_layout(POLICY, uniform_layout(POLICY.seed + 1, 2))},
         {"terms": with_layout(POLICY, uniform_layout(POLICY.seed, 3))},
     ],

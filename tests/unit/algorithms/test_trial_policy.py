@@ -63,7 +63,7 @@ def test_coins_in_a_report_reveal_the_arm_and_other_coins_reveal_nothing(spec, p
     decided = policy.decide(contexts, COINS)
     rewards = append_numbers(np.ones(len(COINS)), np.full((len(COINS), len(spec.learned_adjustments)), 0.5))
     reports = policy.contribute(contexts, COINS, decided, rewards)
-    if policy.fresh_coins:
+    if policy.has_fresh_coins:
         assert spec.has_arm_in_report
         assert (reports.keys == 2 * 3 + decided.arms).all()
     else:

@@ -33,7 +33,7 @@ def test_every_arm_keeps_the_promise_by_itself(name):
     mechanism, privacy = policy.terms.mechanism, spec.privacy
     policy.check(spec)
     assert isinstance(mechanism, GroupedBit)
-    assert not policy.fresh_coins
+    assert not policy.has_fresh_coins
     assert policy.terms.keeps_promise
     for epsilon, share in zip(mechanism.epsilons, mechanism.promised_shares, strict=True):
         assert epsilon >= privacy.epsilon

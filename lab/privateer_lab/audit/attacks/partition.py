@@ -141,7 +141,7 @@ def _contribute(
 def _make_reports(policy: PartitionPolicy, person: SeenNeighbour, coins: views.Coins) -> NDArray[Any]:
     """Randomize the reports of equal participants whose choices had these coins, as the client library does."""
     arms = policy.decide(np.full((len(coins), 1), person.context), coins).arms
-    report_coins = views.draw_coins(len(coins)) if policy.fresh_coins else coins
+    report_coins = views.draw_coins(len(coins)) if policy.has_fresh_coins else coins
     rows: NDArray[Any] = policy.mechanism.randomize(_contribute(policy, person, report_coins, arms), SecureNoise())
     return rows
 
@@ -179,7 +179,7 @@ def _find_densities(
     def density_of_arms(arms: NDArray[np.int64]) -> Scores:
         return np.exp(views.log_likelihood(policy.mechanism, _contribute(policy, person, coins, arms), reports))
 
-    if policy.fresh_coins:
+    if policy.has_fresh_coins:
         weights = enumerate(allocation) if seen_arm is None else [(seen_arm, 1.0)]
         return np.asarray(sum(share * density_of_arms(np.full(len(coins), arm)) for arm, share in weights))
     keys = np.full(len(coins), key)

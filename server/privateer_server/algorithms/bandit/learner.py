@@ -147,14 +147,16 @@ class BanditLearner(RoundsLearner[BanditSpec, BanditState, BanditPolicy]):
     @override
     def learn(self, state: BanditState, policy: BanditPolicy, release: KeyedSums | GroupSums | CellHits) -> BanditState:
         shares = policy.active_shares
-        people, sums, trials, hit_rates = _read_keys(policy, release) if policy.fresh_coins else _read_groups(release)
+        people, sums, trials, hit_rates = (
+            _read_keys(policy, release) if policy.has_fresh_coins else _read_groups(release)
+        )
         scores = release.gain * np.maximum(people, 1.0)
         proxies = trials * np.array([variance_proxy(math.ceil(1000 * hit) / 1000) for hit in hit_rates.tolist()])
         variance_proxies = np.maximum(proxies + _noise_proxy(policy, release), 1.0)
         precision = np.where(people > 0, PRECISION_PER_REWARD * scores**2 / variance_proxies, 0.0)
         losses = -sums / (2 * release.gain * np.maximum(shares, 1 / UNIT))
         counts = _count_successes(policy, release, people, sums, trials, hit_rates)
-        if policy.fresh_coins:
+        if policy.has_fresh_coins:
             counts = counts.weigh_by_information(state.posterior.counts.pooled_success_rate[0])
         latest = ArmPosterior.from_round(people, precision, (1 + sums / scores) / 2, losses, counts)
         if state.tiers and isinstance(release, TieredSums):

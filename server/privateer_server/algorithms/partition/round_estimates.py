@@ -137,7 +137,7 @@ def compute_bin_sums(
 ) -> BinSums:
     """Return the round's sums by bin and arm; ``shares`` are those of a bin's participants in its parts."""
     reporting = _arm_reporting_shares(spec, policy, shares)
-    if not policy.fresh_coins:
+    if not policy.has_fresh_coins:
         hits = release.hits if release.hits.shape == release.sums.shape else None
         return BinSums(release.counts.astype(np.float64), release.sums, hits, reporting, release.gain * reporting)
     arrays = (release.counts[:, 0].astype(np.float64), release.sums[:, 0], release.hits.reshape(-1))
@@ -155,7 +155,7 @@ def _arrange_by_cell(policy: PartitionPolicy, values: Array) -> Array:
 def key_shares(spec: PartitionSpec, policy: PartitionPolicy, shares: Array | None = None) -> tuple[Array, Ints]:
     """Return the share of its bin's participants with each key, and the index of that bin; shape (keys,) each."""
     reporting_shares = _arm_reporting_shares(spec, policy, shares)
-    if policy.fresh_coins:
+    if policy.has_fresh_coins:
         return reporting_shares[policy.cells[:, 0], policy.cells[:, 1]], policy.cells[:, 0]
     # Coins ask about one arm, and those people of a source who played it contribute.
     return (policy.layout.shares * reporting_shares).sum(axis=1), np.arange(len(policy.bins))
@@ -172,7 +172,7 @@ def expected_key_shares(spec: PartitionSpec, shares: Array, cohort: str) -> Arra
 def _arm_reporting_shares(spec: PartitionSpec, policy: PartitionPolicy, shares: Array | None = None) -> Array:
     """Return the share of a bin's participants who report on each arm, (bins, arms)."""
     arm_shares, logged_shares = policy.layout.shares, _logged_arm_shares(spec, policy.cohort)
-    part_shares = arm_shares if policy.fresh_coins else np.ones_like(arm_shares)
+    part_shares = arm_shares if policy.has_fresh_coins else np.ones_like(arm_shares)
     if logged_shares is not None:
         part_shares = np.broadcast_to(logged_shares, arm_shares.shape)
     if shares is None:

@@ -186,7 +186,7 @@ def build_epoch(policy: TrialPolicy, release: CellHits, fact: int = 0) -> Epoch:
     if squares is None:  # each answer to a guardrail has the noise of all parts of the reward
         noise, parts = noise * parts.count / 2, BITS
     epoch = Epoch(people, positive, hits, release.gain, other, noise, shares, squares, parts, release.resolution)
-    if not policy.fresh_coins:
+    if not policy.has_fresh_coins:
         return epoch
     false_hits = people * other
     false_hit_rate = 2 * other / parts.count
@@ -232,8 +232,8 @@ def _sum_answers(policy: TrialPolicy, release: CellHits, fact: int) -> tuple[Arr
     There are no squares of bits.
     """
     segments, arms = policy.arm_shares.shape
-    order = (segments, arms, policy.n_answers) if policy.fresh_coins else (segments, policy.n_answers, arms)
-    axis = 2 if policy.fresh_coins else 1
+    order = (segments, arms, policy.n_answers) if policy.has_fresh_coins else (segments, policy.n_answers, arms)
+    axis = 2 if policy.has_fresh_coins else 1
     hits = release.hits.reshape(order)
     if fact:
         positive_answers = np.flatnonzero(np.arange(policy.n_answers) >> (fact - 1) & 1)
@@ -249,7 +249,7 @@ def compute_excess(policy: TrialPolicy, release: CellHits) -> tuple[Array, Array
     more than a binomial of the mean share. Otherwise hits tell, with their noise.
     """
     shares = policy.arm_shares
-    if not policy.fresh_coins:
+    if not policy.has_fresh_coins:
         share, people = shares.mean(axis=0), float(release.reports)
         counts = release.counts[: len(shares)].mean(axis=0).reshape(-1, shares.shape[1]).sum(axis=0)
         return counts - people * share, people * share * (1 - share)

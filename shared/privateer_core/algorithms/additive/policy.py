@@ -51,7 +51,7 @@ class AdditivePolicy(ArmsPolicy):
     is_policy_independent = True
 
     @property
-    def fresh_coins(self) -> bool:
+    def has_fresh_coins(self) -> bool:
         """Whether a report has coins of its own; with a plan, it has the coins of the choice."""
         return self.plan is None
 

@@ -37,7 +37,7 @@ class ConvexPolicy(Policy):
     span: float
     lipschitz: float
     seed: int  # the seed of the choices' coins
-    fresh_coins: bool = field()  # whether the direction is in a report's key, so that its coins are its own
+    has_fresh_coins: bool = field()  # whether the direction is in a report's key, so that its coins are its own
     terms: Terms
 
     is_mixture = True
@@ -89,7 +89,7 @@ class ConvexPolicy(Policy):
         """Whether the mechanism's layout, seed and hiding of arms are those of the spec's question."""
         mechanism, question = self.terms.mechanism, spec.make_question(self.seed)
         is_grouped = spec.groups_arms and self.terms.batch_size > 0
-        if self.fresh_coins != spec.privacy.has_arm_in_key or isinstance(mechanism, GroupedBit) != is_grouped:
+        if self.has_fresh_coins != spec.privacy.has_arm_in_key or isinstance(mechanism, GroupedBit) != is_grouped:
             return False
         layout = getattr(mechanism, "layout", None)
         if not isinstance(layout, Layout):
@@ -121,7 +121,9 @@ class ConvexPolicy(Policy):
         zeros = np.zeros_like(axis)
         if isinstance(self.terms.mechanism, GroupedBit):
             return KeyedValues(coins, zeros, decisions.arms, values)
-        return KeyedValues(coins, axis, zeros, values) if self.fresh_coins else KeyedValues(coins, zeros, axis, values)
+        return (
+            KeyedValues(coins, axis, zeros, values) if self.has_fresh_coins else KeyedValues(coins, zeros, axis, values)
+        )
 
     def compute_scores(self, decisions: Arms, rewards: Array) -> Array:
         """Return each participant's score along their axis, in [-1, 1], shape (n,).

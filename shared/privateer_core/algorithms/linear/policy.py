@@ -67,7 +67,7 @@ class LinearPolicy(ArmsPolicy):
         return getattr(self.mechanism, "classes", 1)
 
     @property
-    def fresh_coins(self) -> bool:
+    def has_fresh_coins(self) -> bool:
         """Whether reports have coins of their own; the choice's coins are sent only if there are classes."""
         return self.classes == 1
 

@@ -126,7 +126,7 @@ class AskedBins(Bins):
         return self.mechanism.layout if self.choice is None else self.choice
 
     @property
-    def fresh_coins(self) -> bool:
+    def has_fresh_coins(self) -> bool:
         """Whether a report has coins of its own.
 
         If the arm is in the key, every active arm of every parent is a key (`cells`), and coins decide only its sign
@@ -222,12 +222,12 @@ def _cube_points() -> Array:
 class PartitionPolicy(AskedBins, ArmsPolicy):
     """A policy that chooses arms by bin; `AskedBins` has its attributes."""
 
-    is_mixture = AskedBins.fresh_coins
+    is_mixture = AskedBins.has_fresh_coins
 
     @property
     @override
     def is_policy_independent(self) -> bool:
-        return self.fresh_coins or self.terms.trust.crowd is not Crowd.BATCH
+        return self.has_fresh_coins or self.terms.trust.crowd is not Crowd.BATCH
 
     @override
     def make_earlier_analyzer(self, earlier: "PartitionPolicy") -> ChoiceAnalyzer:
@@ -240,7 +240,7 @@ class PartitionPolicy(AskedBins, ArmsPolicy):
         If the arm is in the key, its ``choice`` has each arm's share over all policies. Otherwise reports contain the
         age of their choice.
         """
-        if not self.fresh_coins or all(policy.version == self.version for policy, _ in decided):
+        if not self.has_fresh_coins or all(policy.version == self.version for policy, _ in decided):
             return self
         return replace(self, choice=mix_choices(self, decided))
 
@@ -271,14 +271,14 @@ class PartitionPolicy(AskedBins, ArmsPolicy):
     def contribute(self, contexts: Array, coins: Coins, decisions: Arms, rewards: Array) -> KeyedValues:
         """Return rewards with the key of bin and arm, or of the bin alone; -1 in bins without reports."""
         keys = self.key_of_bin[self.locate(contexts)]
-        if self.fresh_coins:
+        if self.has_fresh_coins:
             return KeyedValues.ungrouped(coins, self._key_of_cell[keys, decisions.arms], rewards)
         return KeyedValues(coins, keys, decisions.arms, rewards)
 
     @property
     def has_coin_asked_arms(self) -> bool:
         """Whether the coins of a source's participants choose the arm to report about."""
-        return not self.fresh_coins
+        return not self.has_fresh_coins
 
     def contribute_past_arms(self, contexts: Array, coins: Coins, arms: Ints, rewards: Array) -> KeyedValues:
         """Return the contributions of n participants of a source about their earlier arms (n,), which are secret.
@@ -336,7 +336,7 @@ def _has_valid_parents(policy: AskedBins) -> bool:
     if policy.wholes is None:
         return True
     steps = np.diff(policy.wholes, prepend=policy.wholes[:1])
-    return bool(policy.fresh_coins and not policy.wholes[:1].any() and ((steps == 0) | (steps == 1)).all())
+    return bool(policy.has_fresh_coins and not policy.wholes[:1].any() and ((steps == 0) | (steps == 1)).all())
 
 
 def _has_active_arms_only(policy: AskedBins) -> bool:
@@ -354,7 +354,7 @@ def _is_of_spec(policy: AskedBins, spec: PartitionSpec) -> bool:
     """Whether dimensions, arms and the layout of reports are those of the spec."""
     is_same = policy.dimension == spec.dimension and policy.cohort in spec.cohorts
     is_same = is_same and not policy.active[:, ~np.array(spec.playable)].any()
-    expected = (len(policy.cells), 1) if policy.fresh_coins else (len(policy.bins), spec.arm_count)
+    expected = (len(policy.cells), 1) if policy.has_fresh_coins else (len(policy.bins), spec.arm_count)
     layout = policy.mechanism.layout
-    has_keys = policy.fresh_coins == spec.privacy.has_arm_in_key and (layout.keys, layout.groups) == expected
+    has_keys = policy.has_fresh_coins == spec.privacy.has_arm_in_key and (layout.keys, layout.groups) == expected
     return is_same and (has_keys or policy.terms.batch_size == 0)

@@ -85,11 +85,11 @@ class TrialPolicy(ArmsPolicy):
 
     @property
     @override
-    def fresh_coins(self) -> bool:
+    def has_fresh_coins(self) -> bool:
         """Whether a report has coins of its own, as when it contains the arm."""
         return self.mechanism.layout.groups == 1
 
-    is_mixture = fresh_coins
+    is_mixture = has_fresh_coins
 
     @override
     def make_earlier_analyzer(self, earlier: "TrialPolicy") -> ChoiceAnalyzer:
@@ -180,7 +180,7 @@ class TrialPolicy(ArmsPolicy):
         """
         segments = self.segments.locate(contexts)
         groups, cells = decisions.arms, segments
-        if self.fresh_coins:
+        if self.has_fresh_coins:
             groups, cells = np.zeros_like(segments), segments * self.choice.groups + decisions.arms
         elif self.questions:
             return self._encode_answers(coins, segments, rewards)
@@ -190,7 +190,7 @@ class TrialPolicy(ArmsPolicy):
     @property
     def n_answers(self) -> int:
         """Number of combined answers to all guardrails."""
-        cells = self.choice.keys * (self.choice.groups if self.fresh_coins else 1)
+        cells = self.choice.keys * (self.choice.groups if self.has_fresh_coins else 1)
         return self.mechanism.layout.keys // max(1, cells)
 
     def _encode_answers(self, coins: Coins, segments: Ints, rewards: Array) -> KeyedValues:

@@ -45,7 +45,7 @@ def released(spec: Any, step: Step, deciders: list[Any], rng: np.random.Generato
         arms = decider.decide(contexts, coins).arms
         high = (contexts[:, 0] > 0.5) == (arms % 2 == 0)
         rewards = (rng.random(people) < LEVELS[arms] + np.where(high, 0.1, -0.1)).astype(float)
-        report_coins = rng.integers(0, 2**32, people, dtype=np.uint32) if policy.fresh_coins else coins
+        report_coins = rng.integers(0, 2**32, people, dtype=np.uint32) if policy.has_fresh_coins else coins
         parts.append((contexts, report_coins, arms, rewards))
     contexts, report_coins, arms, rewards = (np.concatenate(column) for column in zip(*parts, strict=True))
     reports = policy.contribute(contexts, report_coins, Arms(arms), rewards)

@@ -38,7 +38,7 @@ def released(policy: Any, people: int, rewards: Any, rng: np.random.Generator) -
     decided = policy.decide(contexts, coins)
     chances = rewards(contexts, decided.arms)
     values = (rng.random(people) < chances).astype(np.float64)
-    report_coins = rng.integers(0, 2**32, people, dtype=np.uint32) if policy.fresh_coins else coins
+    report_coins = rng.integers(0, 2**32, people, dtype=np.uint32) if policy.has_fresh_coins else coins
     return policy.mechanism.simulate(policy.contribute(contexts, report_coins, decided, values), rng)
 
 

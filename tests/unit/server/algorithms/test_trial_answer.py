@@ -49,7 +49,7 @@ def simulate_trial(name: str) -> tuple[TrialLearner, TrialState]:
         if SPECS[name].algorithm.guardrails:
             rewards = np.column_stack([rewards, rng.random(batch) < 0.4]).astype(float)
         policy: Any = step.policy
-        fresh = rng.integers(0, 2**32, batch, dtype=np.uint32) if policy.fresh_coins else coins
+        fresh = rng.integers(0, 2**32, batch, dtype=np.uint32) if policy.has_fresh_coins else coins
         release = policy.mechanism.simulate(policy.contribute(contexts, fresh, decided, rewards), rng)
         state, version = learner.learn(state, step.policy, release), version + 1
     return learner, state

@@ -33,7 +33,7 @@ def releases(spec: TrialSpec, dropout: float = 0.0) -> list[tuple[CellHits, obje
         decided = policy.decide(contexts, coins)
         segments = policy.groups(contexts)
         rewards = draw_rewards(MEANS[segments, decided.arms], rng, spec.is_numeric)
-        fresh = rng.integers(0, 2**32, PEOPLE, dtype=np.uint32) if policy.fresh_coins else coins
+        fresh = rng.integers(0, 2**32, PEOPLE, dtype=np.uint32) if policy.has_fresh_coins else coins
         values = policy.contribute(contexts, fresh, decided, rewards)
         is_present = (decided.arms < 2) | (rng.random(PEOPLE) >= dropout)
         columns = (values.coins, values.keys, values.groups, values.values)
