@@ -156,7 +156,7 @@ def _is_short(spec: Spec) -> bool:
 
 def numbers(release: Any) -> Array:
     """Return everything random in a release, with sums over keys that show dependence between keys."""
-    arrays = [np.asarray(value, float) for value in vars(release).values() if isinstance(value, np.ndarray)]
+    arrays = [np.asarray(value, float) for value in msgspec.structs.astuple(release) if isinstance(value, np.ndarray)]
     joint = [np.array([a.sum(), (a.sum(axis=0) ** 2).sum()]) for a in arrays]
     return np.concatenate([a.ravel() for a in arrays] + joint)
 

@@ -1,9 +1,10 @@
 """Devices in tests: ledgers that are paid from, and time that passes only in pauses."""
 
 import math
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from privateer_client import async_client, transport
@@ -57,7 +58,9 @@ class Drawn(Ledger):
         super().__init__(path)
         policy = Participation(publication, "test", EVERYTHING).policy
         assert policy.draw is not None
-        self._number = int(replace(policy.draw, start=0, places=policy.draw.people).select_participants()[place])
+        self._number = int(
+            msgspec.structs.replace(policy.draw, start=0, places=policy.draw.people).select_participants()[place]
+        )
 
     def draw_number(self, experiment: str, seed: int, n_participants: int) -> int:
         return self._number

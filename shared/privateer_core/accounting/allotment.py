@@ -2,10 +2,10 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Final
 
+import msgspec
 import numpy as np
 from msgspec.structs import replace
 
@@ -42,8 +42,7 @@ _SEARCH_STRIDE: Final = 8
 """A search compares curves at every eighth point of the grid, and at all points at its end."""
 
 
-@dataclass(frozen=True)
-class Allotment:
+class Allotment(msgspec.Struct, frozen=True, dict=True):
     """The privacy budget of one report: the curve of normal noise, plus a failure probability ``slack``.
 
     Every report whose curve is below the budget's on the grid is dominated by the same pair of distributions. So any

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Final, Self
 
+import msgspec
 import numpy as np
 from typing_extensions import override
 
@@ -170,8 +171,7 @@ def hash_to_bucket(hashes: Words, buckets: int) -> Ints:
     return ((bits * np.uint64(buckets)) >> np.uint64(32)).astype(np.int64)
 
 
-@dataclass(frozen=True)
-class Draw:
+class Draw(msgspec.Struct, frozen=True):
     """The public draw of the participants whom a round invites.
 
     Draws of one seed whose positions do not overlap have no participant in common, which parallel composition needs.

@@ -4,10 +4,10 @@ import math
 import re
 import unicodedata
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Annotated, Any, ClassVar, Final, NamedTuple, Self, get_args
 
+import msgspec
 from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 from typing_extensions import override
 
@@ -119,8 +119,7 @@ class ArmsTable(ExperimentTable):
         return self
 
 
-@dataclass(frozen=True)
-class PlannedRound:
+class PlannedRound(msgspec.Struct, frozen=True):
     """A planned round: its cohort and its size."""
 
     cohort: str  # a source's name; empty for the experiment's own participants

@@ -183,7 +183,9 @@ class GainLearner(RoundsLearner[ArmsSpec, GainState[Any], Any]):
     @override
     def planned_round(self, state: GainState[Any]) -> PlannedRound:
         planned = self._learner.planned_round(state.learner)
-        return planned if planned.batch_size else replace(planned, batch_size=self._count_remaining(state))
+        return (
+            planned if planned.batch_size else msgspec.structs.replace(planned, batch_size=self._count_remaining(state))
+        )
 
     @override
     def count_unreachable(self, state: GainState[Any]) -> int:

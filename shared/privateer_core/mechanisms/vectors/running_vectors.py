@@ -7,10 +7,10 @@ independent noise in each round (Denisov, McMahan, Rush, Smith and Thakurta, Neu
 """
 
 import math
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar, Final, Literal, Self
 
+import msgspec
 import numpy as np
 from typing_extensions import override
 
@@ -34,8 +34,7 @@ KEPT_NUMBERS_MAX: Final = 1 << 20
 """Largest number of values of earlier noise that a server keeps: 8 MiB."""
 
 
-@dataclass(frozen=True)
-class Factorization:
+class Factorization(msgspec.Struct, frozen=True, dict=True):
     """A factorization by which the noise of a step depends on that of earlier steps.
 
     Parameters
