@@ -124,9 +124,10 @@ class Draft:
     def next_step(self, file: Path) -> str:
         """Recommend `privateer plan`, and the best single arm with remedies where it earns more than the draft."""
         suspects = self.people.suspects if self.people else ()
-        options = " ".join(f"--known {shorten(name)}" for name in suspects)
-        retry = f". If that is known before the choice, first the same command with {options}" if suspects else ""
-        return f"{self._suggest_plan(file)}{retry}"
+        if not suspects:
+            return self._suggest_plan(file)
+        names, options = ", ".join(map(shorten, suspects)), " ".join(f"--known {shorten(name)}" for name in suspects)
+        return f"{self._suggest_plan(file)}. {names} is known before the choice? First the same command with {options}"
 
     def _suggest_plan(self, file: Path) -> str:
         """Recommend `privateer plan`, and the best single arm with remedies where it earns more than the draft."""
