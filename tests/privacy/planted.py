@@ -271,7 +271,6 @@ DEFECTS: list[Any] = [
     (a_device_with_half_the_noise, "SignedSymbol", "sealed reports"),
     (noise_in_the_own_bin_alone, "LaplaceCells", "cells for epsilon 4, another bin"),
     (coins_that_suit_the_context, "SignedSymbol", "2 symbols, another bin"),
-    pytest.param(no_permutation, "SignedSymbol", "first place of a batch", marks=NIGHTLY),
     (a_size_that_tells_the_value, CHANNELS, "sizes of sealed reports"),
     (noise_anew_for_every_retry, CHANNELS, "a retry sends the same bytes"),
     (a_seeded_generator, CHANNELS, "noise ignores seeds"),

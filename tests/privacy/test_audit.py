@@ -69,8 +69,6 @@ def shared_cases(all_cases: list[Case], monkeypatch: pytest.MonkeyPatch) -> list
 BY_DAY = {
     "permuted batch": 200,
     "permuted batch, two messages": 150,
-    "first place of a batch": 20,
-    "agreements in a batch": 20,
     "seen arm, first round": 300,
     "seen arm, rare arm, another bin": 300,
     "seen arm, rare arm, opposite rewards": 300,

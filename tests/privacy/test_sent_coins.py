@@ -7,6 +7,8 @@ three quarters are, 7.9 standard deviations beyond.
 
 from collections.abc import Mapping
 from contextlib import contextmanager
+from dataclasses import replace
+from functools import partialmethod
 from typing import Any
 
 import numpy as np
@@ -15,17 +17,20 @@ import pytest
 from privateer_client.participation import Participation
 from privateer_client.session import Session
 from privateer_core.algorithms import ALGORITHMS
+from privateer_core.mechanisms import VectorSymbol
+from privateer_core.mechanisms.mechanism import with_coins
 from privateer_lab.audit import whole_experiments as experiments
 from privateer_lab.audit.case import MechanismPart
 from privateer_lab.audit.sent_coins import PART_NAME, coin_parts
 from privateer_lab.audit.suite import device_parts, run_audit
+from privateer_lab.audit.whole_experiments import iterate_tight_claims
 
 ALARM = 1e-6
 SAMPLES = 125_000
 """Samples of an audit in which each neighbour sends 250 reports to a round."""
 FEW_SAMPLES = 50_000
 """Samples of an audit with 100 of them: enough for coins that are the same for the same record."""
-MODELS = {
+SENT = {
     "additive": ["local", "shuffle"],
     "bandit": ["local", "shuffle"],
     "convex": ["central", "local", "shuffle"],
@@ -114,20 +119,67 @@ def coins_that_chose_the_arm(patch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("name", ALGORITHMS)
 def test_the_coins_of_honest_devices_hold(name: str) -> None:
     parts = parts_of(name, FEW_SAMPLES)
-    assert [(part.name, part.model) for part in parts] == [(PART_NAME, model) for model in MODELS.get(name, [])]
+    models = {spec.privacy.model for _, _, spec, _ in iterate_tight_claims({name})}
+    assert [(part.name, part.model) for part in parts] == [(PART_NAME, model) for model in sorted(models)]
     for part in parts:
         result = part.examine(ALARM)
         assert result.is_satisfied, (name, part.model, result)
 
 
-@pytest.mark.parametrize("plant", [coins_seeded_by_the_context, coins_picked_by_the_reward], ids=lambda p: p.__name__)
-@pytest.mark.parametrize("name", MODELS)
-def test_coins_that_depend_on_the_record_are_caught(name: str, plant: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    parts = parts_of(name, FEW_SAMPLES if plant is coins_seeded_by_the_context else SAMPLES)
-    plant(monkeypatch)
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_coins_that_depend_on_the_context_are_caught(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    parts = parts_of(name, FEW_SAMPLES)
+    coins_seeded_by_the_context(monkeypatch)
     for part in parts:
         result = part.examine(ALARM)
         assert not result.is_satisfied, (name, part.model, result)
+
+
+@pytest.mark.parametrize("name", SENT)
+def test_coins_that_depend_on_the_reward_are_caught(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of reports that contain coins: whoever chooses knows no reward yet."""
+    parts = [part for part in parts_of(name, SAMPLES) if part.model in SENT[name]]
+    assert len(parts) == len(SENT[name])
+    coins_picked_by_the_reward(monkeypatch)
+    for part in parts:
+        result = part.examine(ALARM)
+        assert not result.is_satisfied, (name, part.model, result)
+
+
+def further_coins_of_the_first_message(patch: pytest.MonkeyPatch) -> None:
+    """Messages that have the coins of a person's first one: a permuted batch links them."""
+    patch.setattr(VectorSymbol, "randomize", partialmethod(_randomize_with, lambda first, _: first))
+
+
+def further_coins_picked_by_the_record(patch: pytest.MonkeyPatch) -> None:
+    """Messages after the first one have the larger of two draws, if the vector's first number is not negative."""
+    rng = np.random.default_rng(5)
+
+    def pick(first: Any, is_picked: Any) -> Any:
+        draws = rng.integers(0, 2**32, (2, len(first)), dtype=np.uint32)
+        return np.where(is_picked, draws.max(axis=0), draws[0])
+
+    patch.setattr(VectorSymbol, "randomize", partialmethod(_randomize_with, pick))
+
+
+def _randomize_with(self: Any, draw_further: Any, contributions: Any, noise: Any) -> Any:
+    is_picked = contributions.values[:, 0] >= 0
+    further = [draw_further(contributions.coins, is_picked) for _ in range(self.repeats - 1)]
+    coins = np.stack([contributions.coins, *further], axis=1).ravel()
+    repeated = replace(contributions, coins=coins, values=np.repeat(contributions.values, self.repeats, axis=0))
+    symbols = self.response.randomize(self.own_symbols(repeated), noise)
+    return with_coins(coins, symbols).reshape(-1, self.repeats)
+
+
+@pytest.mark.parametrize(
+    "plant", [further_coins_of_the_first_message, further_coins_picked_by_the_record], ids=lambda p: p.__name__
+)
+def test_coins_of_further_messages_are_attacked_each(plant: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of several shuffled messages with coins of their own the device draws those of the first one."""
+    (part,) = (part for part in parts_of("linear", SAMPLES) if part.model == "shuffle")
+    assert part.examine(ALARM).is_satisfied
+    plant(monkeypatch)
+    assert not part.examine(ALARM).is_satisfied
 
 
 @pytest.mark.parametrize("name", FRESH)
@@ -150,5 +202,5 @@ def test_the_audit_names_the_algorithm_whose_coins_leak(monkeypatch: pytest.Monk
     monkeypatch.setattr(experiments, "ALGORITHMS", (name,))
     coins_seeded_by_the_context(monkeypatch)
     findings = [finding for finding in run_audit(1000, {name})[1] if finding.attack == f"part: {PART_NAME}"]
-    expected = [(name, model, "broken") for model in MODELS[name]]
+    expected = [(name, model, "broken") for model in ("central", "local", "shuffle")]
     assert [(finding.mechanism, finding.model, finding.verdict) for finding in findings] == expected

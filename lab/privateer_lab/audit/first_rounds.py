@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Iterable
-from dataclasses import replace
 from typing import Any, Final, NamedTuple, Self
 
 import httpx
@@ -23,10 +22,8 @@ from privateer_server.intake.decryption import REPORT_ID_SIZE, Decryptor
 from privateer_server.rounds.open_round import OpenRound, open_first_round
 
 LIMITS: Final = Limits(
-    math.inf, 0.1, math.inf, honest_fraction=1.0, min_batch=100, arm_visibility="hidden", allow_central=True
+    math.inf, 1.0, math.inf, honest_fraction=1.0, min_batch=1, arm_visibility="hidden", allow_central=True
 )
-WIDE_LIMITS: Final = replace(LIMITS, delta=1.0)
-"""Limits of a device that accepts every delta."""
 _MIN_REPORTS, _MAX_REPORTS, _SAMPLES_PER_REPORT = 100, 3000, 20
 _ORIGIN: Final = f"privateer/log/{0:016x}"
 
@@ -43,9 +40,9 @@ class FirstRound(NamedTuple):
         decryptor = Decryptor(X25519PrivateKey.generate())
         return cls(open_first_round(spec, decryptor.public_key), decryptor)
 
-    def join(self, limits: Limits = LIMITS, cohort: str = "") -> Participation:
+    def join(self, cohort: str = "") -> Participation:
         """Join the round through the client library."""
-        return Participation(self.opened.publication, self.opened.spec.name, limits, cohort)
+        return Participation(self.opened.publication, self.opened.spec.name, LIMITS, cohort)
 
     def open_reports(self, sealed: Iterable[bytes]) -> NDArray[Any]:
         """Open participants' sealed reports as the server does, and return the rows of their messages in order."""

@@ -13,7 +13,7 @@ from privateer_core.privacy.trust import TIGHT
 from privateer_core.spec.experiment import Source
 from privateer_core.spec.spec import Spec
 from privateer_lab.audit.case import Case
-from privateer_lab.audit.first_rounds import WIDE_LIMITS, FirstRound, count_reports
+from privateer_lab.audit.first_rounds import FirstRound, count_reports
 from privateer_lab.audit.law import Scores
 from privateer_lab.audit.views import Coins, Target, attack_releases, log_likelihood
 from privateer_lab.audit.whole_experiments import iterate_tight_claims
@@ -68,7 +68,7 @@ def _score_reports(open_round: Callable[[], FirstRound], neighbour: int, count: 
     """Let a neighbour report through the client library, open the reports, and return their log-likelihood ratios."""
     first_round = open_round()
     spec, policy = first_round.opened.spec, first_round.opened.step.policy
-    participation = first_round.join(WIDE_LIMITS, _SOURCE)
+    participation = first_round.join(_SOURCE)
     contexts, arms = np.full((count, spec.dimension), _CONTEXT), np.full(count, _ARM)
     past = (contexts, arms, np.full(count, _REWARD), np.full(count, _PROPENSITIES[neighbour]))
     rows = first_round.open_reports(participation.make_past_reports(*past))

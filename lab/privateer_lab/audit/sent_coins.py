@@ -1,4 +1,8 @@
-"""Attack on the coins of sent reports: they must be those that the device drew, and uniform whatever the record."""
+"""Attack on the coins of sent reports: they must be those that the device drew, and uniform whatever the record.
+
+Reports of some mechanisms contain none. There the coins of the choice, which decide the arm that others may see, must
+be uniform.
+"""
 
 import warnings
 from collections import defaultdict
@@ -42,17 +46,17 @@ class SentCoins(NamedTuple):
     """The coins of a device's reports to one round."""
 
     handed: Coins  # shape (n,): coins that the device drew for each report; fewer if it drew more or less often
-    opened: Coins  # shape (n, messages): coins of the opened messages
-    fields: Integers  # shape (n * messages, fields): bytes of sent coins, and of the public hashes that they decide
+    # shape (n, messages): coins of the opened messages; where reports contain none, those of the choice, shape (n, 1)
+    opened: Coins
+    fields: Integers  # shape (n, fields): bytes of these coins, and of the public hashes that they decide
 
 
 def coin_parts(samples: int, algorithms: set[str]) -> list[MechanismPart]:
-    """Return a part for each algorithm and trust model whose reports contain coins; only the law is claimed."""
+    """Return a part for each algorithm and trust model; only the law is claimed."""
     count = min(_MAX_REPORTS, max(_MIN_REPORTS, samples // _SAMPLES_PER_REPORT))
     specs_by_claim = defaultdict[tuple[str, str], list[Spec]](list)
-    for name, _, spec, terms in iterate_tight_claims(algorithms):
-        if _COIN_FIELD in (getattr(terms.mechanism, "message", np.dtype(np.uint8)).names or ()):
-            specs_by_claim[name, spec.privacy.model].append(spec)
+    for name, _, spec, _ in iterate_tight_claims(algorithms):
+        specs_by_claim[name, spec.privacy.model].append(spec)
     parts = []
     for (name, model), specs in sorted(specs_by_claim.items()):
         observe = partial(_observe_coins, cache(partial(_open_rounds, specs)))
@@ -84,6 +88,7 @@ def _observe_round(first_round: FirstRound, neighbour: int, count: int) -> SentC
     spec, server, handed = first_round.opened.spec, MemoryServer(first_round.opened), list[Coins]()
     context, reward = make_context(spec, neighbour), spec.reward.middle + (2 * neighbour - 1) * spec.reward.half_range
     policy, mechanism = first_round.opened.step.policy, first_round.opened.mechanism
+    has_coins = _COIN_FIELD in (getattr(mechanism, "message", np.dtype(np.uint8)).names or ())
     # The number of a participant whom the round invites, if it draws participants.
     ledger = make_memory_ledger(int(policy.draw.select_participants()[0]) if policy.draw else None)
     with (
@@ -94,13 +99,17 @@ def _observe_round(first_round: FirstRound, neighbour: int, count: int) -> SentC
         session = client.join(spec.name)
         for _ in range(count):
             draws.clear()
-            outcome = spec.without_outcome(session.choose(context))
-            session.report(dict.fromkeys(outcome, reward) if isinstance(outcome, Mapping) else reward)
-            handed += draws[-1:] if len(draws) == 1 + policy.has_fresh_coins else []
-    rows = first_round.open_reports(decode_envelope(body).sealed for body in server.uploads)
-    coins = rows[_COIN_FIELD].astype(np.uint32)
-    opened_coins, fields = coins.reshape(len(server.uploads), mechanism.messages), split_fields(mechanism, coins)
-    return SentCoins(np.concatenate([np.zeros(0, np.uint32), *handed]), opened_coins, fields)
+            outcome = spec.without_outcome(session.choose(context, fresh=not has_coins))
+            if has_coins:
+                session.report(dict.fromkeys(outcome, reward) if isinstance(outcome, Mapping) else reward)
+            handed += draws[-1:] if len(draws) == 1 + (has_coins and policy.has_fresh_coins) else []
+    drawn = np.concatenate([np.zeros(0, np.uint32), *handed])
+    if has_coins:
+        rows = first_round.open_reports(decode_envelope(body).sealed for body in server.uploads)
+        opened = rows[_COIN_FIELD].astype(np.uint32).reshape(count, mechanism.messages)
+    else:
+        opened = np.pad(drawn, (0, count - len(drawn)))[:, None]
+    return SentCoins(drawn, opened, _split_messages(mechanism, opened))
 
 
 def make_context(spec: Spec, neighbour: int) -> dict[str, Any]:
@@ -128,16 +137,27 @@ def _record_draws() -> Iterator[list[Coins]]:
         Participation.draw_coins = draw_coins  # type: ignore[method-assign]
 
 
+def _split_messages(mechanism: Any, coins: Coins) -> Integers:
+    """Return the fields of each message's coins, (n, fields), and of differences, since equal coins link messages."""
+    differences = [_split_bytes(step) for step in np.diff(coins, axis=1).T]
+    return np.concatenate([split_fields(mechanism, message) for message in coins.T] + differences, axis=1)
+
+
+def _split_bytes(coins: Coins) -> Integers:
+    fields = coins.astype("<u4")[:, None] >> np.arange(0, 32, _FIELD_BITS, dtype=np.uint32)
+    return np.asarray(fields % (1 << _FIELD_BITS), np.int64)
+
+
 def split_fields(mechanism: Any, coins: Coins) -> Integers:
     """Return the bytes of coins (n,), and of the public hashes that they decide in a round, (n, fields)."""
+    fields = [_split_bytes(coins)]
     if hasattr(mechanism, "layout"):
         words = mechanism.layout.hashes(coins[:, None], np.arange(min(_N_KEYS, mechanism.layout.keys)))
-        hashed = [words >> np.uint64(shift) for shift in (64 - _FIELD_BITS, 56 - _FIELD_BITS, 16 - _FIELD_BITS)]
-    else:
-        hashed = [coin_classes(coins, mechanism.seed, 1 << _FIELD_BITS)[:, None]]
-    raw = coins.astype("<u4")[:, None] >> np.arange(0, 32, _FIELD_BITS, dtype=np.uint32)
-    fields = np.concatenate([raw.astype(np.uint64), *(np.asarray(field, np.uint64) for field in hashed)], axis=1)
-    return np.asarray(fields % np.uint64(1 << _FIELD_BITS), np.int64)
+        shifts = (64 - _FIELD_BITS, 56 - _FIELD_BITS, 16 - _FIELD_BITS)
+        fields += [(words >> np.uint64(shift)) % np.uint64(1 << _FIELD_BITS) for shift in shifts]
+    elif hasattr(mechanism, "seed"):
+        fields.append(coin_classes(coins, mechanism.seed, 1 << _FIELD_BITS)[:, None])
+    return np.concatenate([np.asarray(field, np.int64) for field in fields], axis=1)
 
 
 def _p_value(neighbour: int, observations: list[SentCoins]) -> float:

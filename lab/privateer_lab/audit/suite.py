@@ -19,7 +19,13 @@ from privateer_lab.audit.channels import channel_checks
 from privateer_lab.audit.law import Law, LowerBounds, UniformLaw, bound_losses
 from privateer_lab.audit.mechanisms import bounded_vectors, features, hits, keyed, moments, rows, running_sums, votes
 from privateer_lab.audit.past_reports import past_cases
-from privateer_lab.audit.sealed_reports import SINGLE_REPORT_MODEL, open_audit_round, path_cases, wire_cases
+from privateer_lab.audit.sealed_reports import (
+    SINGLE_REPORT_MODEL,
+    batch_cases,
+    open_audit_round,
+    path_cases,
+    wire_cases,
+)
 from privateer_lab.audit.sent_coins import coin_parts
 from privateer_lab.audit.whole_experiments import claiming_algorithms, experiment_cases, gain_cases
 from privateer_shuffler.shuffle import Groups, RandomBelow, ShuffledPlaces
@@ -105,7 +111,7 @@ def _observe_places_of_kind(neighbour: int, count: int) -> Integers:
 
 def build_cases(samples: int, algorithms: set[str] | None = None) -> list[Case]:
     """Build all attacks, or those on ``algorithms``, with about ``samples`` observations where these are cheap."""
-    makers = (experiment_cases, path_cases, past_cases)
+    makers = (experiment_cases, path_cases, batch_cases, past_cases)
     return [*_quick_cases(samples), *(case for make_cases in makers for case in make_cases(samples, algorithms))]
 
 

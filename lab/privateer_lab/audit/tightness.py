@@ -11,7 +11,14 @@ from scipy import stats
 from privateer_core.accounting.accountant import account
 from privateer_core.accounting.allotment import allot, allotted_local_epsilon
 from privateer_core.accounting.amplification import amplified_local_epsilon
-from privateer_core.accounting.events import GroupedResponse, Repeated, ShuffledResponse, ShuffledSubset
+from privateer_core.accounting.events import (
+    Choice,
+    GroupedResponse,
+    Repeated,
+    Sequential,
+    ShuffledResponse,
+    ShuffledSubset,
+)
 from privateer_core.accounting.grouped_bits import grouped_local_epsilon
 from privateer_core.accounting.numerics import binomial_range, largest_local_epsilon
 
@@ -146,13 +153,20 @@ GAPS: Final = (
     ),
     Gap(
         "several reports",
-        lambda event: isinstance(event, Repeated),
+        lambda event: isinstance(event, Repeated) and isinstance(event.of, ShuffledResponse),
         1.5,
         "the budget of a report is a curve of normal noise, as rounds may differ; worst for two reports at epsilon 4",
         "a budget with the curve of the smallest batch's own symbol",
     ),
+    Gap(
+        "a private choice",
+        lambda event: isinstance(event, Sequential) and any(isinstance(part, Choice) for part in event.events),
+        1.02,
+        "a choice is composed by the largest delta of all its pairs, and no pair has that at every epsilon",
+        "a curve of each pair, composed, and the worst of those",
+    ),
 )
-"""All bounds of shuffled messages that are not near, the first that applies."""
+"""All bounds that are not near, the first that applies."""
 
 
 def _mean_blanket(event: ShuffledResponse | ShuffledSubset) -> float:

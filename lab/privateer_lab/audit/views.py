@@ -340,14 +340,14 @@ def attack_batches(target: Target) -> Sampler:
     """Attack permuted batches; the adversary knows all other participants of a batch."""
     if isinstance(target.mechanism, BitVectors):
         is_simulated_directly = target.mechanism.messages * target.n_participants <= _MAX_MESSAGES_PER_BATCH
-        score_batches = _score_summed_bits if is_simulated_directly else _score_simulated_sums
+        score_chunk = _score_summed_bits if is_simulated_directly else _score_simulated_sums
     else:
-        score_batches = _score_permuted_batches
+        score_chunk = _score_permuted_batches
     chunk_size = max(1, min(2000, _MESSAGES_PER_CHUNK // (target.n_participants * target.mechanism.messages)))
 
     def sample(neighbour: int, count: int) -> Scores:
         chunk_sizes = [min(chunk_size, count - start) for start in range(0, count, chunk_size)]
-        return np.concatenate([score_batches(target, neighbour, n_batches) for n_batches in chunk_sizes])
+        return np.concatenate([score_chunk(target, neighbour, n_batches) for n_batches in chunk_sizes])
 
     return sample
 
@@ -360,23 +360,34 @@ def _score_permuted_batches(target: Target, neighbour: int, count: int) -> Score
     """
     assert target.others is not None
     mechanism, others = target.mechanism, target.others
-    target_reports = mechanism.randomize(target.neighbours[neighbour](_draw_target_coins(target, count)), SecureNoise())
+    target_reports = mechanism.randomize(target.neighbours[neighbour](draw_target_coins(target, count)), SecureNoise())
     other_reports = mechanism.randomize(others(draw_coins(count * (target.n_participants - 1))), SecureNoise())
-    batch = np.concatenate([target_reports.reshape(count, -1), other_reports.reshape(count, -1)], axis=1).ravel()
-    rows = mechanism.parse(batch.tobytes())
-    other_likelihoods = log_likelihood(mechanism, others(rows["slot"]), rows)
+    batches = np.concatenate([target_reports.reshape(count, -1), other_reports.reshape(count, -1)], axis=1)
+    return score_batches(target, mechanism.parse(batches.tobytes()).reshape(batches.shape))
+
+
+def score_batches(target: Target, batches: NDArray[Any]) -> Scores:
+    """Score batches of opened messages in any order, shape (batches, messages)."""
+    assert target.others is not None
+    mechanism, rows = target.mechanism, batches.ravel()
+    if isinstance(mechanism, BitVectors):
+        totals = (mechanism.add(mechanism.empty(), batch) for batch in batches)
+        return _project_sums(target, np.array([total.sums for total in totals]))
+    other_likelihoods = log_likelihood(mechanism, target.others(rows["slot"]), rows)
     # If arms are seen, the reports of the target's arm alone may be the target's.
     is_candidate = mechanism.coin_groups(rows["slot"]) == target.arm if isinstance(mechanism, GroupedBit) else 1.0
     left, right = (
         np.exp(log_likelihood(mechanism, maker(rows["slot"]), rows) - other_likelihoods) * is_candidate
         for maker in target.neighbours
     )
-    left, right = (_symmetric_polynomial(ratios.reshape(count, -1), mechanism.messages) for ratios in (left, right))
+    left, right = (_symmetric_polynomial(ratios.reshape(batches.shape), mechanism.messages) for ratios in (left, right))
     # Sums differ in their last digits by the order of reports, which must not split equal scores.
-    return np.asarray(np.round(np.log(left / right), 9))
+    is_possible = left > 0  # whether any of these messages may be the target's
+    ratios = np.divide(left, right, where=is_possible, out=np.ones_like(left))
+    return np.asarray(np.round(np.log(ratios), 9))
 
 
-def _draw_target_coins(target: Target, count: int) -> Coins:
+def draw_target_coins(target: Target, count: int) -> Coins:
     """Draw the target's coins: those of its arm if arms are seen, else uniform coins."""
     if not isinstance(target.mechanism, GroupedBit):
         return draw_coins(count)
@@ -404,8 +415,7 @@ def _score_summed_bits(target: Target, neighbour: int, count: int) -> Scores:
     values[:, 0] = target.neighbours[neighbour](draw_coins(count)).values
     records = BoundedVectors(np.zeros(count * n_participants, np.uint32), values.reshape(count * n_participants, -1))
     messages = mechanism.randomize(records, SecureNoise()).reshape(count, -1)
-    totals = [mechanism.add(mechanism.empty(), batch) for batch in messages]
-    return _project_sums(target, [mechanism.release(total, SecureNoise()) for total in totals])
+    return score_batches(target, messages)
 
 
 def _score_simulated_sums(target: Target, neighbour: int, count: int) -> Scores:
@@ -414,13 +424,12 @@ def _score_simulated_sums(target: Target, neighbour: int, count: int) -> Scores:
     values = target.others(np.zeros(target.n_participants, np.uint32)).values
     values[0] = target.neighbours[neighbour](np.zeros(1, np.uint32)).values[0]
     batch, rng = BoundedVectors(np.zeros(target.n_participants, np.uint32), values), np.random.default_rng()
-    return _project_sums(target, [target.mechanism.simulate(batch, rng) for _ in range(count)])
+    return _project_sums(target, np.array([target.mechanism.simulate(batch, rng).sums for _ in range(count)]))
 
 
-def _project_sums(target: Target, releases: list[Any]) -> Scores:
-    """Project sums on the difference of the neighbours, scaled as for normal noise."""
+def _project_sums(target: Target, sums: NDArray[Any]) -> Scores:
+    """Project sums, shape (batches, coordinates), on the difference of the neighbours."""
     assert isinstance(target.mechanism, BitVectors)
     neighbour_values = [maker(np.zeros(1, np.uint32)).values for maker in target.neighbours]
     left, right = (target.mechanism.ball.clip(vector)[0] for vector in neighbour_values)
-    sums = np.array([release.sums for release in releases])
-    return np.asarray(sums @ (left - right) / releases[0].noise)
+    return np.asarray(sums @ (left - right))

@@ -42,11 +42,12 @@ class Neighbour(NamedTuple):
     reward_factor: float
 
 
+OPPOSITE_REWARDS: Final = Neighbour(_TARGET_CONTEXT, 1.0), Neighbour(_TARGET_CONTEXT, -1.0)
 _NEIGHBOUR_PAIRS: Final = {
-    "opposite rewards": (Neighbour(_TARGET_CONTEXT, 1.0), Neighbour(_TARGET_CONTEXT, -1.0)),
+    "opposite rewards": OPPOSITE_REWARDS,
     "another context": (Neighbour(_TARGET_CONTEXT, 1.0), Neighbour(_OTHER_CONTEXT, 1.0)),
 }
-_OTHER_PARTICIPANT: Final = Neighbour(_OTHER_CONTEXT, -1.0)
+OTHER_PARTICIPANT: Final = Neighbour(_OTHER_CONTEXT, -1.0)
 _MIN_OBSERVATIONS, _FULL_SAMPLE_BYTES = 1000, 40
 """Smallest number of observations of an attack, and the largest observation for which all samples are drawn."""
 _BITS_PER_BYTE_TIME: Final = 20.0
@@ -123,13 +124,8 @@ def _n_samples(policies: list[Policy], samples: int) -> int:
 
 def _summed_sampler(spec: Spec, policies: list[Policy], neighbours: tuple[Neighbour, Neighbour]) -> Sampler:
     """Return a sampler of the sum of the target's scores over these rounds."""
-    attack, samplers = views.select_attack(spec.privacy.trust), []
-    for policy in policies:
-        mechanism, people = policy.terms.mechanism, (*neighbours, _OTHER_PARTICIPANT)
-        left, right, others = (partial(_contribute, spec, policy, person) for person in people)
-        # If arms are seen, the arm with the largest share is attacked, since other arms may be empty.
-        arm = int(np.argmax(mechanism.layout.shares[0])) if isinstance(mechanism, GroupedBit) else 0
-        samplers.append(attack(views.Target(mechanism, (left, right), others, policy.terms.honest, arm)))
+    attack = views.select_attack(spec.privacy.trust)
+    samplers = [attack(build_target(spec, policy, neighbours)) for policy in policies]
 
     def sample(neighbour: int, count: int) -> Scores:
         return np.asarray(np.sum([sampler(neighbour, count) for sampler in samplers], axis=0))
@@ -137,9 +133,24 @@ def _summed_sampler(spec: Spec, policies: list[Policy], neighbours: tuple[Neighb
     return sample
 
 
+def build_target(spec: Spec, policy: Policy, neighbours: tuple[Neighbour, Neighbour]) -> views.Target:
+    """Build the target of attacks on a round: two neighbours among the round's honest participants."""
+    mechanism, people = policy.terms.mechanism, (*neighbours, OTHER_PARTICIPANT)
+    left, right, others = (partial(_contribute, spec, policy, person) for person in people)
+    # If arms are seen, the arm with the largest share is attacked, since other arms may be empty.
+    arm = int(np.argmax(mechanism.layout.shares[0])) if isinstance(mechanism, GroupedBit) else 0
+    return views.Target(mechanism, (left, right), others, policy.terms.honest, arm)
+
+
 def _contribute(spec: Spec, policy: Policy, person: Neighbour, coins: views.Coins) -> Any:
+    return policy.contribute(*observe_choices(spec, policy, person, coins))
+
+
+def observe_choices(spec: Spec, policy: Policy, person: Neighbour, coins: views.Coins) -> tuple[Any, ...]:
+    """Return contexts, coins, decisions and rewards of copies of a person with these coins (n,)."""
     contexts = np.full((len(coins), spec.dimension), person.context)
-    return make_contributions(spec, policy, contexts, coins, _REWARD_BOUNDS * person.reward_factor)
+    reward_factor = _REWARD_BOUNDS * person.reward_factor
+    return contexts, coins, *build_decisions_and_rewards(spec, policy, contexts, coins, reward_factor)
 
 
 def simulate_rounds(spec: Spec) -> Iterator[Policy]:
