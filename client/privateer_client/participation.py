@@ -17,7 +17,16 @@ from privateer_client.publication_parts import decode_policy_body, digest_meanin
 from privateer_core.arrays import Array, Coins, Ints, NDArray
 from privateer_core.errors import InputError, Malformed, TermsRefused
 from privateer_core.policies.past_arms import recall_arms, select_reporting_arms
-from privateer_core.policies.policy import Arms, Decisions, Plays, Points, Recalling, message_size, prefix_ages
+from privateer_core.policies.policy import (
+    Arms,
+    Decisions,
+    Plays,
+    Points,
+    Recalling,
+    message_size,
+    prefix_ages,
+    sealed_size,
+)
 from privateer_core.primitives.contributions import Contributions, KeyedValues
 from privateer_core.primitives.secret_values import SecretValues
 from privateer_core.privacy.terms import Terms
@@ -36,8 +45,6 @@ from privateer_core.wire.publication import (
 )
 
 REPORT_ID_SIZE: Final = 16
-SEALING_OVERHEAD_BYTES: Final = 48
-"""Bytes that sealing adds to a message: encapsulated key and tag."""
 _SUITE: Final = Suite(KEM.X25519, KDF.HKDF_SHA256, AEAD.AES_128_GCM)
 _DAY_SECONDS: Final = 86_400.0
 _NO_DUE_TIME: Final = math.inf
@@ -102,6 +109,7 @@ class Participation:
             verify(self.terms, self.spec, cohort or self.tier, self.round, limits, asked_question)
         self.n_sharing_reports = self.spec.reports  # of a participant, which share the promise
         self.endpoint = ""  # the URL to which this device sends reports, once it has chosen the services
+        self.helper_key = b""  # the shuffler's sealing key, once it is fetched: only reports in shares need it
         self._sealer = Sealer(self.round, self.header)
         self._noise, self._meanings = SecureNoise(), dict[tuple[int, str], bytes]()
 
@@ -128,10 +136,7 @@ class Participation:
         for fact, is_equal in agreements.items():
             require_agreement(is_equal, fact)
         # The size depends on the trust model, which is known to be one by now.
-        self._message_size = message_size(self.policy)
-        require_agreement(
-            round_.sealed_size == SEALING_OVERHEAD_BYTES + REPORT_ID_SIZE + self._message_size, "sealed_size"
-        )
+        require_agreement(round_.sealed_size == sealed_size(self.policy), "sealed_size")
 
     @property
     def terms(self) -> Terms:
@@ -218,10 +223,16 @@ class Participation:
         """Return the sealed messages of each participant, concatenated."""
         mechanism: Any = self.terms.mechanism
         rows = mechanism.randomize(contributions, self._noise)
+        if self.round.is_shared:
+            from privateer_client.share_sealer import ShareSealer  # few experiments have reports in shares
+
+            sealer = ShareSealer(self.round, self.header, mechanism, self.helper_key)
+            return [sealer.seal(rows[index : index + 1]) for index in range(len(rows))]
+        size = message_size(self.policy)
         reports = [row.tobytes() for row in rows.reshape(len(rows), -1)]
         if self.policy.tells_age:
             reports = prefix_ages(reports, ages)
-        return [b"".join(map(self._sealer.seal, split_bytes(report, self._message_size))) for report in reports]
+        return [b"".join(map(self._sealer.seal, split_bytes(report, size))) for report in reports]
 
 
 def period_number(spec: Spec, now: float) -> int:

@@ -2,17 +2,19 @@
 
 from contextlib import suppress
 from typing import Final, NamedTuple
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit
+
+import msgspec
 
 from privateer_client.delivery import DeliveryRequest, EndpointAnswer, Pace, Silence, Steps
 from privateer_client.ledger.account_protocol import Account
-from privateer_client.ledger.known_servers import refuse_contradictory_server
+from privateer_client.ledger.known_servers import KnownServer, refuse_contradictory_server
 from privateer_client.log import Witness
 from privateer_client.participation import Participation
 from privateer_core.clock import Clock
-from privateer_core.errors import Deleted, InputError, NotFound, PrivateerError, TermsRefused, Unavailable
+from privateer_core.errors import Deleted, InputError, KeyChanged, NotFound, PrivateerError, TermsRefused, Unavailable
 from privateer_core.privacy.terms_verification import Limits
-from privateer_core.privacy.trust import Recipient, Trust
+from privateer_core.privacy.trust import NoiseOrigin, Recipient, Trust
 from privateer_core.wire.publication import ASKS_NOBODY, MEDIA_TYPE, digest
 from privateer_core.wire.transparency_log import Entry
 
@@ -57,6 +59,8 @@ class Address(NamedTuple):
             detail = "the experiment needs a shuffler that does not collude with its server"
             remedy = "name the one your users trust: Client(url, shuffler='https://...')"
             raise TermsRefused(detail, field="shuffler", remedy=remedy)
+        if trust.noise is NoiseOrigin.SERVERS and urlsplit(self.server).netloc == urlsplit(self.shuffler).netloc:
+            raise _one_party_error()
         return self._shuffler_endpoint(self.shuffler)
 
     def _shuffler_endpoint(self, shuffler: str) -> str:
@@ -85,6 +89,12 @@ class CheckedPublication(NamedTuple):
 
     participation: Participation
     sent_at: Moment | None
+
+    @property
+    def lacks_key(self) -> bool:
+        """Whether a report needs the shuffler's key, which is not fetched yet: a choice does without."""
+        participation = self.participation
+        return participation.is_open and participation.round.is_shared and not participation.helper_key
 
     def is_fresh(self, clock: Clock) -> bool:
         """Whether the server sent the publication within the last seconds."""
@@ -142,7 +152,7 @@ class Publications:
     def find_open(self, last: CheckedPublication | None) -> CheckedPublication | None:
         """Return the publication if its round certainly is open; None if a request is needed."""
         is_open = last is not None and not last.participation.is_paused and last.is_fresh(self.clock)
-        return last if is_open else None
+        return last if last is not None and is_open and not last.lacks_key else None
 
     def fetch_open(self, last: CheckedPublication | None, timeout: float | None = None) -> Steps[CheckedPublication]:
         """Fetch the publication of the open round, for a report.
@@ -158,9 +168,12 @@ class Publications:
         timeout = timeout or self._pace.timeout
         answer = yield self._policy_request(timeout, _request_digest(last))
         if last is not None and _is_unchanged(answer, last):
-            return last._replace(sent_at=Moment.from_clock(self.clock))
-        # Choices that were made before a pause may be reported in it.
-        return (yield from self._check_answer(answer, timeout, is_paused=False))
+            opened = last._replace(sent_at=Moment.from_clock(self.clock))
+        else:  # choices that were made before a pause may be reported in it
+            opened = yield from self._check_answer(answer, timeout, is_paused=False)
+        if opened.lacks_key:
+            opened.participation.helper_key = yield from self._fetch_helper_key(timeout)
+        return opened
 
     def check_server(self) -> None:
         """Refuse a server that the device holds evidence against."""
@@ -202,6 +215,33 @@ class Publications:
             self._account.store_publication(self.address.identity, body)
         return published
 
+    def _fetch_helper_key(self, timeout: float) -> Steps[bytes]:
+        """Fetch the shuffler's key from the shuffler itself, and return its sealing key.
+
+        The application names the shuffler, so that the server cannot put a key of its own in that place. The first key
+        counts; another one later is refused, and so is a shuffler that may be the server.
+        """
+        from privateer_core.wire.share_keys import sealing_public_key  # few experiments have reports in shares
+
+        shuffler, servers = self.address.shuffler or "", self._account.servers
+        answer = yield DeliveryRequest("GET", f"{shuffler}/keys", {}, timeout)
+        if answer is None or answer.status != _OK:
+            reason = Silence.LATE if answer is None else answer.silence
+            raise Unavailable(reason.describe(shuffler, timeout), remedy="try again later")
+        key = _read_key(answer.body)
+        server = servers.get(self.address.server)
+        if server is not None and server.key == key:
+            raise _one_party_error()
+
+        def pin(old_server: KnownServer | None) -> KnownServer:
+            if old_server is not None and old_server.key != key:
+                remedy = f"ask its operator in another way; ledger.servers.forget({shuffler!r}) trusts the new one"
+                raise KeyChanged("the shuffler has another key than the known one", field="shuffler", remedy=remedy)
+            return KnownServer(key, "")
+
+        servers.change(shuffler, pin)
+        return sealing_public_key(key)
+
     def _require_publication(self, answer: EndpointAnswer | None, timeout: float) -> EndpointAnswer:
         """Return an answer with a publication; raise an error for a missing, deleted or unavailable experiment."""
         if answer is not None and answer.status == _NOT_FOUND:
@@ -217,6 +257,23 @@ class Publications:
         participation = Participation(body, self.address.name, self._limits, self._cohort, is_paused=is_paused)
         participation.endpoint = self.address.endpoint(participation.terms.trust)
         return participation
+
+
+def _one_party_error() -> TermsRefused:
+    detail = "server and shuffler are one party, which would have both shares of a report"
+    return TermsRefused(detail, field="shuffler", remedy="do not take part")
+
+
+def _read_key(body: bytes) -> bytes:
+    """Return the public key in a shuffler's answer; `Unavailable` for another answer, or a key of no use."""
+    from privateer_core.wire.share_keys import sealing_public_key
+
+    try:
+        key = bytes.fromhex(msgspec.json.decode(body, type=dict[str, str])["public_key"])
+        sealing_public_key(key)
+    except (msgspec.DecodeError, UnicodeDecodeError, KeyError, ValueError):
+        raise Unavailable("the shuffler shows no key", remedy="try again later") from None
+    return key
 
 
 def _request_digest(last: CheckedPublication | None) -> bytes | None:

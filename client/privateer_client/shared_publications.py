@@ -51,7 +51,7 @@ class SharedPublications(Publications):
     @override
     def fetch_for_choice(self, last: CheckedPublication | None = None) -> Steps[CheckedPublication]:
         published = yield from self._fetch_once(_Use.CHOOSE, super().fetch_for_choice)
-        if published.sent_at is not None and not published.participation.is_paused:
+        if published.sent_at is not None and not published.participation.is_paused and not published.lacks_key:
             with self._lock:
                 self._answers[_Use.REPORT] = _Answer(published.sent_at, published, None)
         return published

@@ -36,11 +36,13 @@ from privateer_server.api.endpoints import BatchesEndpoint, Policies
 from privateer_server.api.experiment_routes import experiments_router
 from privateer_server.api.operators import Admins, Backups, Gauges, backup_router, operations_router
 from privateer_server.api.pages import OPERATOR_PATH, READ_METHODS, PageVersions, build_dashboard, extend_openapi
+from privateer_server.api.share_endpoints import ClosingsEndpoint, OpeningsEndpoint
 from privateer_server.api.transparency import log_router, tokens_router
 from privateer_server.data import Data
 from privateer_server.experiments.catalog import open_experiments
 from privateer_server.experiments.executor import ChangeExecutor
 from privateer_server.intake.intake import Intake
+from privateer_server.intake.leader import Leader
 from privateer_server.metrics import ServerMetrics
 from privateer_server.rounds.background_checks import Deadlines, Follower
 from privateer_server.settings import ServerSettings, read_settings
@@ -86,7 +88,7 @@ class Server:
     def __init__(
         self,
         uploads: ReportsEndpoint,
-        batches: BatchesEndpoint,
+        batches: Sequence[BatchesEndpoint],
         policies: Policies,
         pages: PageCache,
         end_waits: Callable[[], None],
@@ -94,7 +96,7 @@ class Server:
         origins: tuple[str, ...],
         rate_limit: RateLimit | None = None,
     ) -> None:
-        self._endpoints: dict[str, ASGIApp] = {uploads.route: uploads, batches.route: batches}
+        self._endpoints: dict[str, ASGIApp] = {each.route: each for each in (uploads, *batches)}
         self._uploads, self._policies, self.end_waits = uploads, policies, end_waits
         self.rate_limit = rate_limit  # refuses uploads without a token, if required
         self._timed = TimingMiddleware(pages, _route_template, observe_answer)
@@ -200,7 +202,9 @@ def create_app(settings: ServerSettings, clock: Clock | None = None) -> Server:
     uploads = ReportsEndpoint(
         intake.submit, metrics.observe_answer, *limits, senders, metrics.count_refusals, required_gate
     )
-    batches = BatchesEndpoint(intake, metrics, budget, settings.batch_bytes_max, shufflers, traces.record_answer)
+    delivery = intake, metrics, budget, settings.batch_bytes_max, shufflers, traces.record_answer
+    exchange = experiments, Leader(data.store, data.keys, shufflers, metrics), *delivery
+    batches = BatchesEndpoint(*delivery), OpeningsEndpoint(*exchange), ClosingsEndpoint(*exchange)
     policies = Policies(experiments, data.log.identity, metrics.observe_answer)
 
     def observe_answer(answer: AnswerTiming) -> None:

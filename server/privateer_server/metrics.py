@@ -18,7 +18,7 @@ from privateer_server.store.records import RoundUpdate
 # Without this every counter would also publish the time of its first event.
 disable_created_metrics()  # type: ignore[no-untyped-call]
 _LEARN: Final = "learn"
-_STAGES: Final = ("open", "lock", "add", "commit", _LEARN, "probe")
+_STAGES: Final = ("open", "verify", "lock", "add", "commit", _LEARN, "probe")
 _STAGE_BUCKETS: Final = (0.001, 0.01, 0.1, 1.0, 10.0, 100.0)
 
 _Trace = Callable[[str, AbstractContextManager[object]], AbstractContextManager[object]]
@@ -49,7 +49,7 @@ class ServerMetrics:
         self._requests = cache(requests.labels)
         stages = Histogram(
             "privateer_stage_seconds",
-            "A group of reports opened, added or committed, and the wait for a lock; a round learned from; a probe.",
+            "Reports opened, verified, added or committed, and the wait for a lock; a round learned from; a probe.",
             ["stage"],
             buckets=_STAGE_BUCKETS,
             registry=self.registry,

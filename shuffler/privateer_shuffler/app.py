@@ -42,12 +42,13 @@ from privateer_shuffler.api import (
     SigningKey,
     build_openapi_document,
 )
-from privateer_shuffler.delivery import Forwarding, Upstream
+from privateer_shuffler.delivery import Forwarding
 from privateer_shuffler.followed_rounds import FollowedRounds
 from privateer_shuffler.metrics import ShufflerMetrics
 from privateer_shuffler.resources import Resources, open_resources
 from privateer_shuffler.server_health import ServerHealth
 from privateer_shuffler.settings import ShufflerSettings, read_settings
+from privateer_shuffler.upstream import Upstream
 
 _OK: Final = 200
 _HOUR: Final = 3600

@@ -12,7 +12,8 @@ from privateer_core.serving.admission import ExperimentSize, RoundSize, Shuffler
 from privateer_core.serving.process import Background
 from privateer_core.wire.publication import Header, Round, check_header, digest
 from privateer_shuffler import held_pools
-from privateer_shuffler.delivery import Forwarding, Upstream, read_round
+from privateer_shuffler.delivery import Forwarding
+from privateer_shuffler.exchange import check_helper
 from privateer_shuffler.held_pools import HeldPools
 from privateer_shuffler.metrics import ShufflerMetrics
 from privateer_shuffler.pool.pool import Label, Pool
@@ -20,6 +21,7 @@ from privateer_shuffler.pool.store import LastPublication, PoolStore
 from privateer_shuffler.pool.uploads import batch_full_error
 from privateer_shuffler.server_health import ServerHealth
 from privateer_shuffler.states import NEXT, BatchEvent, BatchState
+from privateer_shuffler.upstream import Upstream, read_round
 
 _POLL_SECONDS: Final = 30
 _PAUSE_SECONDS: Final = 0.1  # pause between long polls, for a server that answers them at once
@@ -238,8 +240,11 @@ class FollowedRounds:
         return LastPublication(followed.round.version, followed.digest)
 
     def _check_limits(self, round_: Round) -> None:
+        if round_.is_shared:
+            check_helper()
         largest = RoundSize(round_.batch_size, round_.messages, round_.sealed_size)
-        raise_refusals(ExperimentSize(round_.fewest, [largest], is_shuffled=True).find_refusals(shuffler=self.limits))
+        size = ExperimentSize(round_.fewest, [largest], is_shuffled=True, is_shared=round_.is_shared)
+        raise_refusals(size.find_refusals(shuffler=self.limits))
 
     async def _open_pool(self, round_: Round, new_digest: bytes) -> Pool | None:
         """Open the pool of a round; None if it takes no reports here, or is beyond the limits, which is logged."""

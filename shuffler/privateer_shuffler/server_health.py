@@ -5,7 +5,7 @@ import logging
 from typing import Final
 
 from privateer_core.errors import KeyChanged, PrivateerError, Unavailable
-from privateer_shuffler.delivery import Upstream
+from privateer_shuffler.upstream import Upstream
 
 _LOOK_SECONDS: Final = 10.0
 _log = logging.getLogger("privateer.shuffler")

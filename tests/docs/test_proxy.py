@@ -12,8 +12,8 @@ import pytest
 from privateer_core.serving.http_protocol import HEADER_BYTES_MAX
 from privateer_server.api.experiment_routes import _MAX_WAIT_SECONDS
 from privateer_server.settings import ServerSettings
-from privateer_shuffler.delivery import _LEARN_SECONDS
 from privateer_shuffler.settings import ShufflerSettings
+from privateer_shuffler.upstream import _LEARN_SECONDS
 
 ROOT = Path(__file__).parents[2]
 FILE = (ROOT / "deploy" / "proxy" / "nginx.conf").read_text()

@@ -11,11 +11,11 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, Final
 
-from tests.documents import exports, families, logs, offline, shares, tokens, uploads, vectors
+from tests.documents import exchange, exports, families, logs, offline, shares, tokens, uploads, vectors
 
 FEW: Final = Path("docs/wire")
 ALL: Final = FEW / "all"
-MODULES: Final[Sequence[ModuleType]] = (vectors, families, uploads, exports, offline, logs, tokens, shares)
+MODULES: Final[Sequence[ModuleType]] = (vectors, families, uploads, exports, offline, logs, tokens, shares, exchange)
 COUNT: Final = 10
 PEOPLE: Final = 4
 _NAMED: Final = {

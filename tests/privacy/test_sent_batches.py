@@ -8,7 +8,7 @@ from privateer_core.privacy.trust import Crowd
 from privateer_core.spec.spec import Spec
 from privateer_lab.audit import whole_experiments as experiments
 from privateer_lab.audit.case import Case
-from privateer_lab.audit.law import attack
+from privateer_lab.audit.law import bound_losses
 from privateer_lab.audit.sealed_reports import batch_cases
 from tests.privacy.planted import no_permutation
 
@@ -36,7 +36,7 @@ def cases_of(name: str, samples: int) -> list[Case]:
 
 def is_claim_consistent(case: Case) -> bool:
     left, right = (case.sample(neighbour, case.count) for neighbour in (0, 1))
-    return attack(left, right, case.event, case.epsilon, case.delta, ALARM).is_consistent_with(case.epsilon)
+    return bound_losses(left, right, case.event, case.epsilon, case.delta, ALARM).is_consistent_with(case.epsilon)
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,8 @@ from typing import Any
 
 from privateer_core.serving.store.leases import Leases
 from privateer_shuffler import app
-from privateer_shuffler.delivery import Upstream
 from privateer_shuffler.pool.shared_store import SharedRound
+from privateer_shuffler.upstream import Upstream
 
 _RNG = random.Random(os.getpid())
 _CHANCE = float(os.environ.get("PRIVATEER_TEST_DEATHS", "0"))

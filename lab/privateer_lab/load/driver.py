@@ -272,7 +272,10 @@ class Driver:
         while time.monotonic() < end_time:
             body = await self.wire.fetch_publication(old.header.digest if old else None)
             if body is not None:
-                return self._join_version(body)
+                participation = self._join_version(body)
+                if participation.round.is_shared:
+                    participation.helper_key = await self.wire.fetch_helper_key()
+                return participation
             await asyncio.sleep(_POLL_SECONDS)
         if old is None or not self.result.people:
             raise Unavailable("the server publishes no policy", field="--url", remedy="look at its log")

@@ -20,6 +20,7 @@ from privateer_core.wire.attestation import HEADER, attest
 from privateer_core.wire.batch import CLOCK_REMEDY, UPLOAD, is_clock_problem
 from privateer_core.wire.problem import read_slug
 from privateer_core.wire.publication import ASKS_HEADER, ASKS_NOBODY, MEDIA_TYPE, Envelope, Header, encode_envelope
+from privateer_core.wire.share_keys import sealing_public_key
 from privateer_core.wire.token import REQUEST_TYPE, Challenge, PendingToken, authorization, origin_name
 from privateer_core.wire.token_keys import Directory, TokenKey
 from privateer_lab.load import endpoints
@@ -225,6 +226,13 @@ class Wire:
                 await endpoints.wait_for_shuffler(self.http, shuffler, self.name, self.backoff)
             self._is_shuffler_ready = True
         return shuffler
+
+    async def fetch_helper_key(self) -> bytes:
+        """Fetch the key to which reports in shares are sealed for the shuffler, once it takes them."""
+        shuffler = await self._wait_for_ready_shuffler()
+        async with self.http.get(f"{shuffler}/keys") as response:
+            answer = msgspec.json.decode(await response.read(), type=dict[str, str])
+        return sealing_public_key(bytes.fromhex(answer["public_key"]))
 
     async def _post(
         self, address: str, body: bytes, n_participants: int, wait: endpoints.UploadWait, headers: dict[str, str]

@@ -9,7 +9,7 @@ import msgspec
 from privateer_core.errors import PrivateerError, SpecError
 from privateer_core.privacy.cell_reports import describe_horizon_concerns
 from privateer_core.privacy.order import list_concerns
-from privateer_core.privacy.trust import CALIBRATIONS, Recipient
+from privateer_core.privacy.trust import Recipient
 from privateer_core.serving.admission import ServerLimits, ShufflerLimits, raise_refusals
 from privateer_core.spec.spec import Spec
 from privateer_lab.services.rest import request_json
@@ -39,7 +39,7 @@ def concerns_before_start(spec: Spec, *, gains: bool = False) -> list[str]:
     """
     refuted = {*describe_horizon_concerns(spec)} if gains else set[str]()
     concerns = [concern for concern in list_concerns(spec) if concern not in refuted]
-    if spec.privacy.trust.calibration in CALIBRATIONS:
+    if not spec.privacy.trust.is_simulated:
         with suppress(SpecError):  # which a trial of the spec raises
             refusals = _open(spec, KnownLimits())[1]
             concerns += [f"services as they are shipped refuse this spec: {refusal}" for refusal in refusals]
@@ -59,6 +59,8 @@ LimitsT = TypeVar("LimitsT", ServerLimits, ShufflerLimits)
 
 def ask_limits(spec: Spec, admin_url: str, shuffler_url: str) -> KnownLimits:
     """Request the limits of the services that a spec needs; those as shipped for a service that does not answer."""
+    if spec.privacy.trust.is_simulated:  # no service takes it, whatever its limits
+        return KnownLimits()
     assumed = list[str]()
 
     def ask_service(service: str, url: str, field: str, kind: type[LimitsT]) -> LimitsT:

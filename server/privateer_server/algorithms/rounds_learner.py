@@ -29,7 +29,7 @@ class Step:
 
 
 class RoundVolume(NamedTuple):
-    """The size of a round: its participants, the messages of each, and the bytes of a message before it is sealed."""
+    """The size of a round: its participants, the messages of each, and the bytes of a message as it is sent."""
 
     people: int
     messages: int
@@ -236,7 +236,7 @@ class RoundsLearner(ABC, Generic[SpecT, StateT, PolicyT]):
     def list_round_volumes(self, first: Step) -> list[RoundVolume]:
         """Return the sizes of the largest rounds."""
         terms = first.policy.terms
-        return [RoundVolume(cast(ArmsSpec, self.spec).largest_batch(), terms.messages, terms.mechanism.report_size)]
+        return [RoundVolume(cast(ArmsSpec, self.spec).largest_batch(), terms.messages, terms.mechanism.sealed_size)]
 
     def figures(self, state: StateT) -> dict[str, float]:
         """Return statistics of a state that simulations average."""

@@ -7,7 +7,7 @@ import asyncio
 import re
 import time
 from collections.abc import AsyncIterator, Callable
-from typing import Final
+from typing import Any, ClassVar, Final
 
 from starlette.datastructures import QueryParams
 from starlette.types import Scope
@@ -18,13 +18,14 @@ from privateer_core.serving.http.bodies import Body, Budget, IncomingRequest, Re
 from privateer_core.serving.http.problems import problem_answer
 from privateer_core.serving.http.report_endpoint import Endpoint
 from privateer_core.serving.logs import log_answer
-from privateer_core.wire.batch import BATCH, decode_batch
+from privateer_core.wire.batch import BATCH, Purpose, decode_batch
 from privateer_core.wire.identity import SIGNED_HEADER, Identity
 from privateer_core.wire.keys import TrustedKeys
 from privateer_core.wire.publication import ASKS_HEADER, ASKS_NOBODY, ASKS_PUBLISHED, MEDIA_TYPE, Envelope
 from privateer_server.experiments.catalog import Experiments
 from privateer_server.experiments.experiment import Experiment
 from privateer_server.intake.intake import Intake
+from privateer_server.intake.leader import JoinedBatch
 from privateer_server.intake.receipts import Delivery
 from privateer_server.metrics import ServerMetrics
 from privateer_server.store.records import ShufflerKey
@@ -54,6 +55,7 @@ class BatchesEndpoint(Endpoint):
     """``POST /batches``: batches signed by trusted shufflers; other bodies are not read."""
 
     route = "/batches"
+    purpose: ClassVar[Purpose] = BATCH
 
     def __init__(
         self,
@@ -74,17 +76,27 @@ class BatchesEndpoint(Endpoint):
 
     def _read_announcement(self, incoming: IncomingRequest) -> Body:
         signature = incoming.headers.get(_SIGNATURE_HEADER, b"").decode("latin-1")
-        return Body.from_signature(BATCH.verify(signature, self._keys.by_id(), self._clock.now()), self._bytes_max)
+        announcement = self.purpose.verify(signature, self._keys.by_id(), self._clock.now())
+        return Body.from_signature(announcement, self._bytes_max)
 
-    async def _read(self, chunks: AsyncIterator[bytes], body: Body, reservation: Reservation) -> Envelope:
-        body_bytes = await reservation.read(verify_digest(chunks, body.digest or b"", BATCH.changed_body_error()))
+    async def _read(self, chunks: AsyncIterator[bytes], body: Body, reservation: Reservation) -> Any:
+        verified = verify_digest(chunks, body.digest or b"", self.purpose.changed_body_error())
         # Parsing a large batch must not block the event loop.
-        return await asyncio.to_thread(decode_batch, body_bytes)
+        return await asyncio.to_thread(self._decode, await reservation.read(verified))
+
+    def _decode(self, body: bytes | bytearray) -> Any:
+        return decode_batch(body)
 
     async def _count_reports(self, scope: Scope, envelope: Envelope, body: Body) -> HttpAnswer:  # noqa: ARG002
         """Count a shuffler's batch, and answer with its receipt; a repeated batch is not counted again."""
+        return await self._deliver(self._delivery(envelope, body))
+
+    def _delivery(self, envelope: Envelope, body: Body, joined: JoinedBatch | None = None) -> Delivery:
         shuffler_key = ShufflerKey(body.sender, self._keys.organisation(body.sender))
-        receipt = await self._intake.deliver(Delivery(envelope, body.digest or b"", shuffler_key, body.signed_at))
+        return Delivery(envelope, body.digest or b"", shuffler_key, body.signed_at, joined)
+
+    async def _deliver(self, delivery: Delivery) -> HttpAnswer:
+        receipt = await self._intake.deliver(delivery)
         if not receipt.is_repeat:
             self._metrics.count_batch()
         return make_answer(_OK if receipt.is_repeat else _ACCEPTED, receipt.answer)

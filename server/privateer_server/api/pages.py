@@ -34,6 +34,7 @@ from privateer_core.serving.http.openapi import (
     UPLOAD_REFUSALS,
     complete_document,
     describe_answer,
+    describe_content,
     describe_page,
     describe_refusals,
     describe_signature,
@@ -240,6 +241,31 @@ _BATCHES_PAGE: Final = describe_page(
     parameters=[_BATCH_PARAMETER],
     requestBody=ENVELOPE,
 )
+_BYTES: Final = {"type": "string", "format": "binary"}
+_OPENINGS_PAGE: Final = describe_page(
+    "Check the reports of a batch in shares that a trusted shuffler signed, on the private listener.",
+    "openings",
+    describe_content("A verifier share for each report.", MEDIA_TYPE, _BYTES),
+    describe_refusals(*UPLOAD_REFUSALS, BatchRefused),
+    tags=["reports"],
+    parameters=[_BATCH_PARAMETER],
+    requestBody=ENVELOPE,
+)
+_CLOSINGS_PAGE: Final = describe_page(
+    "Take the helper's decisions and its share of a sum, on the private listener.",
+    "closings",
+    describe_answer("BatchAnswer", "The batch was taken before.")
+    | describe_answer("BatchAnswer", "The batch is taken.", 202),
+    describe_refusals(*UPLOAD_REFUSALS, BatchRefused),
+    tags=["reports"],
+    parameters=[_BATCH_PARAMETER],
+    requestBody={"required": True, "content": {MEDIA_TYPE: {"schema": _BYTES}}},
+)
+_SHUFFLER_PAGES: Final = {
+    "/batches": {"post": _BATCHES_PAGE},
+    "/openings": {"post": _OPENINGS_PAGE},
+    "/closings": {"post": _CLOSINGS_PAGE},
+}
 
 
 def extend_openapi(app: FastAPI, is_public: Callable[[str, str], bool]) -> None:
@@ -249,7 +275,7 @@ def extend_openapi(app: FastAPI, is_public: Callable[[str, str], bool]) -> None:
     def openapi() -> dict[str, Any]:
         if app.openapi_schema is None:
             document = default_openapi()
-            document["paths"] |= {"/reports": {"post": _REPORTS_PAGE}, "/batches": {"post": _BATCHES_PAGE}}
+            document["paths"] |= {"/reports": {"post": _REPORTS_PAGE}, **_SHUFFLER_PAGES}
             _remove_framework_refusals(document)
             _add_entity_tags(document)
             _, schemas = msgspec.json.schema_components(_DESCRIBED_STRUCTS, ref_template=REF)

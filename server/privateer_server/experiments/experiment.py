@@ -18,13 +18,12 @@ from privateer_core.answer.people import HeldReports, People
 from privateer_core.clock import Clock
 from privateer_core.errors import SpecError
 from privateer_core.experiment_status import Status
-from privateer_core.privacy.trust import Recipient
+from privateer_core.privacy.trust import NoiseOrigin, Recipient
 from privateer_core.serving.admission import ExperimentSize, RoundSize, ServerLimits, ShufflerLimits
 from privateer_core.serving.logs import trace
 from privateer_core.spec.spec import Spec
 from privateer_server.conclusions.conclusion import conclude
 from privateer_server.data import Data
-from privateer_server.intake.decryption import SEALED_SIZE
 from privateer_server.rounds.closing import ClosedRound
 from privateer_server.rounds.open_round import OpenRound, restore_round, with_deadlines
 from privateer_server.rounds.schedule import Schedule, Step, count_participants
@@ -50,10 +49,10 @@ def measure_experiment(schedule: Schedule, first: Step) -> ExperimentSize:
     """Return the sizes of an experiment's rounds and reports, for any seed of its first step."""
     spec, learner = schedule.spec, schedule.learner
     volumes = learner.list_round_volumes(first)
-    rounds = [RoundSize(volume.people, volume.messages, SEALED_SIZE + volume.size) for volume in volumes]
-    return ExperimentSize(
-        spec.smallest_batch, rounds, spec.privacy.trust.endpoint is Recipient.SHUFFLER, learner.growth
-    )
+    rounds = [RoundSize(volume.people, volume.messages, volume.size) for volume in volumes]
+    trust = spec.privacy.trust
+    is_shuffled, is_shared = trust.endpoint is Recipient.SHUFFLER, trust.noise is NoiseOrigin.SERVERS
+    return ExperimentSize(spec.smallest_batch, rounds, is_shuffled, learner.growth, is_shared)
 
 
 _RETRY_DELAY_SECONDS: Final = 5  # the delay between two attempts to close a round while the disk is full

@@ -20,6 +20,7 @@ from privateer_core.wire.publication import (
     split_sealed,
 )
 from privateer_server.intake.decryption import REPORT_ID_SIZE, Decryptor
+from privateer_server.intake.leader import JoinedBatch
 from privateer_server.intake.receipts import Delivery, Receipt
 from privateer_server.intake.spent_tokens import DUPLICATE_REPORT, FindTokenReport, ReportToken, ReportTokens
 from privateer_server.rounds.open_round import MAX_CLOCK_DIFFERENCE_SECONDS, OpenRound
@@ -65,13 +66,14 @@ class Accumulator:
         self._mechanism = open_round.step.policy.terms.mechanism
         self._answers: dict[bytes, bytes] = {}
         self._payloads: list[bytes] = []
+        self._joined: list[JoinedBatch] = []
         self._state, self._is_end_requested, self._is_all_valid = open_round.state, False, False
         self._shuffler_key: ShufflerKey | None = None
 
     @property
     def n_accepted(self) -> int:
         """The number of participants whose reports are counted here, even with a missing message."""
-        return self._n_participants(len(self._payloads))
+        return self._n_participants(len(self._payloads)) + sum(batch.accepted for batch in self._joined)
 
     @property
     def state(self) -> RoundState:
@@ -163,15 +165,26 @@ class Accumulator:
         check_header(envelope.header, facts, self._round.digest, "shuffler")
         if self.state is not RoundState.OPEN:
             raise RoundClosed("this round is over", remedy="nothing to do: what was sent is not used")
-        self._check_batch_size(envelope)
         receipt = Receipt()
-        sealed = split_bytes(envelope.sealed, facts.sealed_size)
-        self._count(sealed, len(sealed), envelope, decrypted, receipt)
+        if facts.is_shared:
+            self._count_joined(delivery.joined, receipt)
+        else:
+            self._check_batch_size(envelope)
+            sealed = split_bytes(envelope.sealed, facts.sealed_size)
+            self._count(sealed, len(sealed), envelope, decrypted, receipt)
         receipt.is_round_closed = self._n_received >= self._round.min_reports or self._round.schedule.learner.repeats
         self._state = NEXT[self._state, RoundEvent.DELIVERED if receipt.is_round_closed else RoundEvent.REPORTED]
         self.refused.update(receipt.refused)
         self._answers[delivery.digest], self._shuffler_key = receipt.answer, delivery.shuffler_key
         return receipt
+
+    def _count_joined(self, joined: JoinedBatch | None, receipt: Receipt) -> None:
+        """Count the votes that both servers accepted."""
+        if joined is None:
+            raise BatchRefused("reports of this experiment are shares", remedy="update the shuffler")
+        receipt.accepted, receipt.refused = joined.accepted, Counter(joined.refused)
+        if joined.accepted:
+            self._joined.append(joined)
 
     def _check_batch_size(self, envelope: Envelope) -> None:
         """Refuse a batch that is not of whole reports, is too large, or is too small to close the round."""
@@ -281,6 +294,10 @@ class Accumulator:
                 total = mechanism.merge(total, policy.make_analyzer(decision_policy).tally(mechanism, payloads))
             assert self._decryptor is not None, "its reports were opened"
             closed, protected = replace(closed, total=total), self._decryptor.encrypt_sums(encode(total), closed.digest)
+        for batch in self._joined:
+            assert self._decryptor is not None, "its shares were opened"
+            closed = replace(closed, total=self._mechanism.merge(closed.total, batch.total))
+            protected = self._decryptor.encrypt_sums(encode(closed.total), closed.digest)
         change = RoundUpdate(
             experiment=closed.round.experiment,
             version=closed.round.version,

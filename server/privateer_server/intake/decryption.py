@@ -25,6 +25,8 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from privateer_core.prepared_types import cache_decoder
 from privateer_core.serving.logs import trace
 from privateer_core.wire.publication import split_bytes
+from privateer_core.wire.share_keys import derive_verification_key
+from privateer_core.wire.shares import ShareParty, ShareSeal
 
 REPORT_ID_SIZE: Final = 16
 """A sealed report starts with this many random bytes, by which it is counted once."""
@@ -70,6 +72,14 @@ class Decryptor:
             return self._suite.decrypt(sealed, self._key, info)
         except InvalidTag:
             return b""
+
+    def open_share(self, sealed: bytes, seal: ShareSeal) -> bytes:
+        """Return the leader's share of a report; empty if it cannot be decrypted."""
+        return seal.open(sealed, self._key, ShareParty.LEADER)
+
+    def derive_verification_key(self, helper_key: bytes, context: bytes) -> bytes:
+        """Return the key by which this round's proofs are verified with a helper; `ValueError` for a key of none."""
+        return derive_verification_key(self._key, helper_key, context)
 
     def encrypt_sums(self, total: bytes, digest: bytes) -> bytes:
         """Encrypt the encoded sums of a round for the round of this digest: a fresh nonce, then AES-256-GCM."""

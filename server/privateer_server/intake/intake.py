@@ -200,7 +200,7 @@ class Intake:
         """Queue a shuffler's batch, and return its receipt when it is durable."""
         name = delivery.envelope.header.experiment
         try:
-            await self._claim_experiment(delivery)
+            await self.claim_experiment(delivery)
         except PrivateerError as error:
             self._metrics.count_refusals({error.slug: 1})
             raise
@@ -214,7 +214,7 @@ class Intake:
             await self._record_end_of_batches(delivery.envelope.header)
         return receipt
 
-    async def _claim_experiment(self, delivery: Delivery) -> None:
+    async def claim_experiment(self, delivery: Delivery) -> None:
         """Claim a batch's experiment for its shuffler, or refuse the batch if another shuffler has claimed it."""
         header = delivery.envelope.header
         try:

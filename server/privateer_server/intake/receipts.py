@@ -9,6 +9,7 @@ from privateer_core.errors import ReportRefused
 from privateer_core.prepared_types import cache_decoder
 from privateer_core.wire.batch import BatchAnswer
 from privateer_core.wire.publication import Envelope
+from privateer_server.intake.leader import JoinedBatch
 from privateer_server.store.records import ShufflerKey
 
 
@@ -21,6 +22,7 @@ class Delivery:
     # shuffler_key, signed_at: the shuffler that signed the batch, and when, in seconds since 1970
     shuffler_key: ShufflerKey
     signed_at: float
+    joined: JoinedBatch | None = None  # the sum of its reports if they are shares, which no envelope has
 
 
 @dataclass

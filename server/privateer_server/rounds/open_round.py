@@ -15,7 +15,7 @@ from privateer_core.clock import Clock
 from privateer_core.codec import decode, encode
 from privateer_core.mechanisms import Mechanism
 from privateer_core.policies.gain_policy import GainPolicy, decode_policy
-from privateer_core.policies.policy import Policy, message_size
+from privateer_core.policies.policy import Policy, sealed_size
 from privateer_core.privacy.record import PlannedTerms, describe_terms
 from privateer_core.privacy.terms import JUMP
 from privateer_core.sampling.randomness import SecureNoise
@@ -31,7 +31,7 @@ from privateer_core.wire.publication import (
     encode_publication,
     report_header,
 )
-from privateer_server.intake.decryption import SEALED_SIZE, Decryptor, create_unusable_public_key
+from privateer_server.intake.decryption import Decryptor, create_unusable_public_key
 from privateer_server.rounds.schedule import PolicyMix, Schedule, Step
 from privateer_server.rounds.states import RoundEvent, RoundState
 from privateer_server.store.records import NO_PLAN, STOPPED, ExperimentState, Plan, RoundRecord
@@ -240,7 +240,7 @@ def _publish(
         version=policy.version,
         model=spec.privacy.model,
         batch_size=step.batch_size,
-        sealed_size=SEALED_SIZE + message_size(policy),
+        sealed_size=sealed_size(policy),
         public_key=new_key() if step.batch_size else create_unusable_public_key(),
         messages=terms.messages,
         least=step.min_reports,

@@ -9,7 +9,7 @@ from sqlalchemy import Connection, Select, Table, and_, func, select
 
 from privateer_core.serving.store.database import Database, DatabaseFacts
 from privateer_server.store.records import BackupRecord
-from privateer_server.store.schema import BACKUP, EXPERIMENTS, LEAVES, LOG, PARTS, ROUNDS
+from privateer_server.store.schema import BACKUP, EXPERIMENTS, LEAVES, LOG, OPENINGS, PARTS, ROUNDS
 
 
 class Disagreement(Enum):
@@ -65,7 +65,7 @@ def read_last_backup(db: Connection) -> BackupRecord:
 
 def _find_disagreements(db: Connection, ids: Table) -> Iterator[tuple[Disagreement, list[str]]]:
     """Yield each disagreement that the database has, with the names of its experiments."""
-    unerased_rows = _select_unerased(PARTS).union(_select_unerased(ids))
+    unerased_rows = _select_unerased(PARTS).union(_select_unerased(OPENINGS), _select_unerased(ids))
     queries: tuple[Any, ...] = (_WITHOUT_ROUND, unerased_rows, _ROUNDS_NOT_IN_LOG)
     for disagreement, query in zip(Disagreement, queries, strict=True):
         if names := sorted(set(db.execute(query).scalars())):

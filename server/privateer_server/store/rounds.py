@@ -223,7 +223,7 @@ class RoundWriter:
             return
         closed_values = {"round_state": change.state, "state": b"", "total": b""}
         db.execute(update(tables.ROUNDS).where(in_round(tables.ROUNDS, *closed_key)).values(closed_values))
-        for table in (tables.PARTS, self._ids.table):
+        for table in (tables.PARTS, tables.OPENINGS, self._ids.table):
             db.execute(delete(table).where(in_round(table, *closed_key)))
         self.insert_round(db, name, following)
         db.execute(update_experiment(name).values(plan=encode(decode(plan, Plan).after_publication)))

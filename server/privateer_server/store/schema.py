@@ -75,6 +75,8 @@ ROUNDS: Final = Table(
     UniqueConstraint("experiment", "version"),
 )
 PARTS: Final = _round_table("parts", _STORE, _blob("part"), _blob("total"), key=["part"])
+OPENINGS: Final = _round_table("openings", _STORE, *map(_blob, ("digest", "nonces", "reports")), key=["digest"])
+"""Openings of batches in shares, as their shufflers signed them, until the round ends."""
 JOINED_IDS: Final = Table(
     "report_ids",
     _STORE,
@@ -157,13 +159,13 @@ SIGNER: Final = Table("signer", _SHARED_JOURNAL, _single_row_key(), _blob("publi
 SEAL: Final = declare_seal_table(_SHARED_JOURNAL)
 
 _TABLES: Final = (
-    *(EXPERIMENTS, ROUNDS, PARTS, ANSWERS, REFUSALS, LOG),
+    *(EXPERIMENTS, ROUNDS, PARTS, OPENINGS, ANSWERS, REFUSALS, LOG),
     *(DELETED, LEAVES, SHUFFLERS, SPENT_TOKENS, BACKUP, PROBE),
 )
 _JOURNAL_TABLES: Final = (PUBLICATIONS, DELETIONS, LOG_NAME, LOG_LEAVES)
 
-STORE_KIND: Final = FileKind(application=0x50525653, version=9, schema=(*_TABLES, JOINED_IDS), field="PRIVATEER_DATA")
+STORE_KIND: Final = FileKind(application=0x50525653, version=10, schema=(*_TABLES, JOINED_IDS), field="PRIVATEER_DATA")
 JOURNAL_KIND: Final = FileKind(application=0x5052564A, version=5, schema=_JOURNAL_TABLES, field="PRIVATEER_JOURNAL")
 
-STORE_SCHEMA: Final = Schema("store", version=6, tables=(*_TABLES, SINGLE_IDS, LEASES))
+STORE_SCHEMA: Final = Schema("store", version=7, tables=(*_TABLES, SINGLE_IDS, LEASES))
 JOURNAL_SCHEMA: Final = Schema("journal", version=3, tables=(*_JOURNAL_TABLES, ORIGIN, KEYS, SIGNER, SEAL))

@@ -16,6 +16,7 @@ from privateer_core.serving.store.token_table import delete_expired
 from privateer_server.rounds.states import RoundState
 from privateer_server.store.backup import open_copy
 from privateer_server.store.findings import StoreFindings, examine_store, read_last_backup
+from privateer_server.store.openings import Openings
 from privateer_server.store.records import (
     NO_PLAN,
     BackupRecord,
@@ -48,6 +49,7 @@ from privateer_server.store.schema import (
     LEASES,
     LEAVES,
     LOG,
+    OPENINGS,
     PARTS,
     PROBE,
     REFUSALS,
@@ -96,6 +98,7 @@ class Store:
         self._database, self.is_shared = database, database.is_shared
         self._ids: ReportIds = SharedIds() if self.is_shared else IdsInMemory(database)
         self._rounds, self._leases = RoundWriter(database, self._ids), Leases(database)
+        self.openings = Openings(database, self._lock_and_read_states)  # of batches in shares
 
     def create(self, name: str, spec: bytes, first: RoundRecord, line: LogLine | None = None) -> None:
         """Add an experiment with its first round and first line of its log; `OutdatedState` if its name exists."""
@@ -130,7 +133,7 @@ class Store:
             self._lock_and_read_states(db, [name])
             if _insert_if_absent(db, DELETED, {"experiment": name}):
                 insert_log_line(db, name, line)
-            for table in (ROUNDS, PARTS, self._ids.table, ANSWERS, REFUSALS, SHUFFLERS):
+            for table in (ROUNDS, PARTS, OPENINGS, self._ids.table, ANSWERS, REFUSALS, SHUFFLERS):
                 db.execute(delete(table).where(table.c.experiment == name))
             if self.is_shared:
                 db.execute(delete(LEASES).where(LEASES.c.experiment == name))

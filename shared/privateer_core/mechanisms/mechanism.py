@@ -19,6 +19,9 @@ from privateer_core.sampling.randomness import (
     round_stochastically,
 )
 
+SEALED_SIZE: Final = 64
+"""Bytes of a sealed message beside its payload: an encapsulated key, a tag and a random id."""
+
 
 class Mechanism(msgspec.Struct, frozen=True, dict=True, eq=False, forbid_unknown_fields=True, tag_field="type"):
     """A mechanism with its parameters, as in a round's terms.
@@ -63,6 +66,11 @@ class Mechanism(msgspec.Struct, frozen=True, dict=True, eq=False, forbid_unknown
     def sent_size(self) -> int:
         """Size in bytes of what a participant sends as a message, without seals: a message, or its shares."""
         return self.report_size
+
+    @property
+    def sealed_size(self) -> int:
+        """Size in bytes of a message as it is sent: sealed with an id, or its sealed shares."""
+        return SEALED_SIZE + self.report_size
 
     @property
     def messages(self) -> int:

@@ -18,6 +18,7 @@ from privateer_core.primitives.contributions import BERNSTEIN, BITS, CellHits, K
 from privateer_core.primitives.public_coins import Layout
 from privateer_core.primitives.questions import KeyedHits, KeyedMeans
 from privateer_core.sampling.randomness import NoiseSource, RandomSource, round_shares_stochastically
+from privateer_core.wire.shares import shared_report_size
 
 if TYPE_CHECKING:
     from privateer_core.vdaf.prio3 import Prio3
@@ -26,6 +27,21 @@ _DIVIDED_VOTE: Final = 0xFFFF0001
 """Codepoint of a circuit that is not of the draft: the cells of a vote that is divided sum up to its unit."""
 _LEVELS: Final = 255
 """Units of a vote that is divided among several cells: a number of a vote is a byte."""
+
+
+class VotesTotal(PartTotal, frozen=True):
+    """Votes in the clear, in units, and cells that two servers have joined, (P, keys, groups), in steps.
+
+    Attributes
+    ----------
+    joined
+        Sums of both servers' shares, with the helper's noise.
+    n_joined
+        Number of batches in them; each has the helper's noise once.
+    """
+
+    joined: Ints
+    n_joined: int
 
 
 def _vote_type(n_parts: int) -> np.dtype[Any]:
@@ -115,6 +131,11 @@ class SharedVotes(Mechanism, frozen=True):
 
     @property
     @override
+    def sealed_size(self) -> int:
+        return shared_report_size(self.sent_size)
+
+    @property
+    @override
     def message_bits(self) -> int:
         return 8 * self.sent_size
 
@@ -157,14 +178,30 @@ class SharedVotes(Mechanism, frozen=True):
         return votes
 
     @override
-    def empty(self) -> PartTotal:
-        return PartTotal.empty(self.n_parts, self.layout.keys, self.layout.groups)
+    def empty(self) -> VotesTotal:
+        cells = np.zeros((self.n_parts, self.layout.keys, self.layout.groups), np.int64)
+        return VotesTotal(0, cells, np.zeros(cells.shape[1:], np.int64), cells, 0)
 
     @override
-    def add(self, total: PartTotal, reports: Records) -> PartTotal:
+    def add(self, total: VotesTotal, reports: Records) -> VotesTotal:
         """Return ``total`` with the votes of reports added to the cells of their key and group, in units."""
         cells = self._count_votes(self._locate_cells(reports), reports["parts"])
-        return total.merge_with(PartTotal(len(reports), cells, self._count_coins(reports["slot"])))
+        counts = self._count_coins(reports["slot"])
+        return total.merge_with(VotesTotal(len(reports), cells, counts, np.zeros_like(cells), 0))
+
+    def join(self, coins: Coins, cells: Ints) -> VotesTotal:
+        """Return the total of a batch of votes in shares that both servers accepted.
+
+        Parameters
+        ----------
+        coins
+            The public coins of these votes, (n,).
+        cells
+            The sum of both servers' shares, in steps, with the helper's noise, as `join_shares` returns them.
+        """
+        empty = self.empty()
+        joined = cells[:-1].reshape(empty.cells.shape)
+        return VotesTotal(len(coins), empty.cells, self._count_coins(coins), joined, 1)
 
     def _count_coins(self, coins: Coins) -> Ints:
         """Return the participants by key and the group of their coins, (keys, groups)."""
@@ -186,22 +223,12 @@ class SharedVotes(Mechanism, frozen=True):
         return sums.T.reshape(self.n_parts, self.layout.keys, self.layout.groups)
 
     @override
-    def release(self, total: PartTotal, noise: NoiseSource) -> Any:
-        drawn = self.server_noise.draw(total.cells.size, noise) + self.server_noise.draw(total.cells.size, noise)
-        return self._build_release(total, self._to_steps(total.cells) + drawn.reshape(total.cells.shape))
-
-    def release_cells(self, coins: Coins, cells: Ints) -> Any:
-        """Return the release of the votes that both servers accepted.
-
-        Parameters
-        ----------
-        coins
-            The public coins of these votes, (n,).
-        cells
-            Their noisy cells in steps, as `join_shares` returns them.
-        """
-        total = PartTotal(len(coins), self.empty().cells, self._count_coins(coins))
-        return self._build_release(total, cells[:-1].reshape(total.cells.shape))
+    def release(self, total: VotesTotal, noise: NoiseSource) -> Any:
+        """Return the release of a total, with the noise that it lacks: of both servers, or of the leader alone."""
+        n_noises = 1 if total.n_joined else 2
+        drawn = sum(self.server_noise.draw(total.cells.size, noise) for _ in range(n_noises))
+        cells = self._to_steps(total.cells) + total.joined + np.reshape(drawn, total.cells.shape)
+        return self._build_release(total, cells)
 
     def _to_steps(self, cells: Ints) -> Ints:
         return cells * (STEPS // self.unit)
@@ -221,7 +248,8 @@ class SharedVotes(Mechanism, frozen=True):
         members = np.bincount(places[places >= 0], minlength=keys * self.layout.groups).reshape(keys, -1)
         others = rng.multinomial(len(contributions) - members.sum(axis=1), self.layout.shares)
         noisy = self._to_steps(cells) + self.server_noise.simulate(cells.size, rng).reshape(cells.shape)
-        return self._build_release(PartTotal(len(contributions), cells, members + others), noisy)
+        total = VotesTotal(len(contributions), cells, members + others, np.zeros_like(cells), 0)
+        return self._build_release(total, noisy)
 
 
 class SharedSums(SharedVotes, frozen=True, tag="shared-sums"):

@@ -23,7 +23,7 @@ from privateer_core.primitives.contributions import Contributions, KeyedValues, 
 from privateer_core.primitives.public_coins import UNIT, Draw, EarlierChoices, Layout
 from privateer_core.primitives.questions import Question
 from privateer_core.privacy.terms import JUMP, Terms
-from privateer_core.privacy.trust import Crowd
+from privateer_core.privacy.trust import Crowd, NoiseOrigin
 from privateer_core.spec.reward import GuardedReward, Reward
 
 if TYPE_CHECKING:
@@ -178,6 +178,11 @@ def message_size(policy: Reported) -> int:
     return policy.terms.mechanism.report_size + AGE_SIZE * policy.tells_age
 
 
+def sealed_size(policy: Reported) -> int:
+    """Return the size in bytes of a message as a device sends it, with its age if `tells_age`."""
+    return policy.terms.mechanism.sealed_size + AGE_SIZE * policy.tells_age
+
+
 def decision_age(version: int, decided: int) -> int | None:
     """Return the age, in a round of this version, of a decision of the version ``decided``; None if it is unknown.
 
@@ -250,9 +255,12 @@ class Policy(ABC):
     def tells_age(self) -> bool:
         """Whether a report contains the age of its decision in versions, as when it has the coins of the choice.
 
-        Reports of a batch never do: ages would distinguish them. Nor do reports of a source, whose arms are past.
+        Reports of a batch never do: ages would distinguish them. Nor do reports of a source, whose arms are past, nor
+        shares, which servers add up without reading them.
         """
-        return not (self.has_fresh_coins or self.cohort or self.terms.trust.crowd is Crowd.BATCH)
+        trust = self.terms.trust
+        is_sum_alone = trust.crowd is Crowd.BATCH or trust.noise is NoiseOrigin.SERVERS
+        return not (self.has_fresh_coins or self.cohort or is_sum_alone)
 
     @property
     def is_policy_independent(self) -> bool:

@@ -248,7 +248,7 @@ def _recompute_claim(claim: Claim) -> Verdict:
     """Recompute delta of a claim's event at its epsilon, and return whether it is within the claim."""
     claim_fields = (claim.adversary, claim.protects, claim.epsilon, claim.delta)
     if claim.epsilon is None or claim.event is None:
-        reason = "nothing is computed: the adversary sees the record"
+        reason = "nothing is computed: no event is claimed"
         return Verdict(*claim_fields, 1.0, reason, exact=True, holds=claim.delta >= 1.0)
     curve = account(claim.event)
     delta = curve.delta(claim.epsilon) + claim.sampling

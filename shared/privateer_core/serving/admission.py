@@ -56,6 +56,7 @@ class ExperimentSize(NamedTuple):
     rounds: Sequence[RoundSize]
     is_shuffled: bool
     growth: tuple[str, str] = ("experiment.round_size", "experiment.min_round_fraction")
+    is_shared: bool = False  # whether reports are shares of two servers, whose promise needs no crowd
 
     def find_refusals(
         self, server: ServerLimits | None = None, shuffler: ShufflerLimits | None = None
@@ -64,7 +65,9 @@ class ExperimentSize(NamedTuple):
         field, other_fields = self.growth
         size_fix = f"lower it, or {other_fields}"
         report_bytes = max(round_.request_bytes(1) for round_ in self.rounds)
-        noise_fix = "raise it, or share noise among more"
+        report_field, noise_fix = "privacy.epsilon", "raise it, or share noise among more"
+        if self.is_shared:  # a report grows with the cells of a vote alone
+            report_field, noise_fix = "experiment.horizon", "lower it, so that a vote has fewer cells"
         report_text = f"a person sends up to {report_bytes:,} bytes"
         if not self.is_shuffled:
             limit = server and _Limit(
@@ -77,16 +80,16 @@ class ExperimentSize(NamedTuple):
         batch_text = f"a round of {largest.n_participants:,} people comes to {batch_bytes:,} bytes"
         n_own_messages = max(round_.messages for round_ in self.rounds)
         own_text = f"a person sends up to {n_own_messages:,} messages"
-        refusals = _Limit("device", "", MESSAGES_MAX).check(n_own_messages, own_text, "privacy.epsilon", noise_fix)
+        refusals = _Limit("device", "", MESSAGES_MAX).check(n_own_messages, own_text, report_field, noise_fix)
         if server:
             limit = _Limit("server", "PRIVATEER_BATCH_BYTES_MAX", server.batch_bytes_max, server.body_budget)
             # Where noise alone makes a report too large, fewer participants do not help.
-            cause = ("privacy.epsilon", noise_fix) if report_bytes > server.report_bytes_max else (field, size_fix)
+            cause = (report_field, noise_fix) if report_bytes > server.report_bytes_max else (field, size_fix)
             refusals += limit.check(batch_bytes, batch_text, *cause)
         if shuffler:
-            refusals += self._find_min_batch_refusals(shuffler.min_batch)
+            refusals += [] if self.is_shared else self._find_min_batch_refusals(shuffler.min_batch)
             limit = _Limit("shuffler", "PRIVATEER_BODY_LIMIT", shuffler.body_limit, shuffler.body_budget)
-            refusals += limit.check(report_bytes, report_text, "privacy.epsilon", noise_fix)
+            refusals += limit.check(report_bytes, report_text, report_field, noise_fix)
             refusals += _Limit("shuffler", "", shuffler.batch_bytes_max).check(batch_bytes, batch_text, field, size_fix)
             messages_text = f"a round comes to {n_messages:,} messages"
             refusals += _Limit("shuffler", "", shuffler.messages_max).check(n_messages, messages_text, field, size_fix)

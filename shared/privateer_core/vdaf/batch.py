@@ -72,6 +72,19 @@ def verify_many(prio3: Prio3, key: bytes, context: bytes, party: int, reports: S
     return batch
 
 
+def add_up_shares(prio3: Prio3, context: bytes, shares: Sequence[bytes]) -> list[int]:
+    """Return the leader's share of the sum of votes by its shares of them, which it has verified before."""
+    circuit = prio3.circuit
+    total = [0] * circuit.n_outputs
+    size = max(1, _CACHED_NUMBERS // circuit.n_bits)
+    for start in range(0, len(shares), size):
+        votes = b"".join(prio3.read_share(context, 0, share)[0] for share in shares[start : start + size])
+        outputs = _aggregate(circuit, limbs.read_numbers(votes, circuit.n_bits))
+        sums = limbs.to_integers(limbs.fold(outputs.sum(axis=1, keepdims=True)))[0]
+        total = [(left + right) % circuit.field.modulus for left, right in zip(total, sums, strict=True)]
+    return total
+
+
 @dataclass(frozen=True)
 class _Question:
     """The query of one report, and the parts of its answer that whole numbers compute."""

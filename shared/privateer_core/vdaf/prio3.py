@@ -77,6 +77,22 @@ class Prio3:
         return 2 * SEED_BYTES * self.n_shares
 
     @property
+    def verifier_bytes(self) -> int:
+        """Bytes of an encoded verifier share."""
+        return self.circuit.verifier_length * self.n_proofs * self.circuit.field.n_bytes + SEED_BYTES
+
+    def encode_verifier(self, share: VerifierShare) -> bytes:
+        """Encode a verifier share: its numbers, and its part of the joint randomness."""
+        return self.circuit.field.encode(share.verifiers) + share.joint_part
+
+    def read_verifier(self, encoded: bytes) -> VerifierShare:
+        """Read a verifier share of another server; `Malformed` if it is none."""
+        numbers, field = encoded[:-SEED_BYTES], self.circuit.field
+        if len(encoded) != self.verifier_bytes or not field.is_encoded(numbers):
+            raise Malformed("not a verifier share")
+        return VerifierShare(tuple(field.read(numbers)), encoded[-SEED_BYTES:])
+
+    @property
     def report_bytes(self) -> int:
         """Bytes of a report: its nonce, its public share and all input shares."""
         numbers = self.circuit.n_bits + self.n_proofs * self.circuit.proof_length

@@ -95,6 +95,9 @@ UPLOAD: Final = Purpose(b"privateer/upload/1\0", SENDER_HEADER, "upload", "sende
 SIGNATURE_HEADER: Final = "privateer-signature"
 _REMEDY: Final = "give the server the shuffler's public key"
 BATCH: Final = Purpose(b"privateer/batch/2\0", SIGNATURE_HEADER, "batch", "shuffler", BatchRefused, _REMEDY)
+OPENING: Final = Purpose(b"privateer/opening/1\0", SIGNATURE_HEADER, "opening", "shuffler", BatchRefused, _REMEDY)
+CLOSING: Final = Purpose(b"privateer/closing/1\0", SIGNATURE_HEADER, "closing", "shuffler", BatchRefused, _REMEDY)
+"""Purposes of both bodies about a batch in shares (`privateer_core.wire.shares`)."""
 _CLAIM: Final = Purpose(b"privateer/claim/1\0", SIGNATURE_HEADER, "claim", "shuffler", BatchRefused, _REMEDY)
 
 

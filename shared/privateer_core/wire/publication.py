@@ -38,8 +38,12 @@ ASKS_PUBLISHED: Final = "published"
 ASKS_NOBODY: Final = "nobody"
 """A header of the answer that carries a publication, and its values: the round asks for reports as published, or it
 takes only reports on earlier choices and asks for no new ones, since a pause has begun."""
-SHUFFLED_MODELS: Final = frozenset({"shuffle", "split"})
+SHARED_MODEL: Final = "split"
+"""Trust model whose reports are shares of two servers, of which the shuffler is one (`privateer_core.wire.shares`)."""
+SHUFFLED_MODELS: Final = frozenset({"shuffle", SHARED_MODEL})
 """Trust models whose reports go to the shuffler's endpoint. Those of all other models go to the server's."""
+NONCE_SIZE: Final = 16
+"""Bytes with which a report in shares begins, and by which it counts once."""
 _MODEL_REGEX: Final = re.compile(r"[a-z]{1,16}")
 MEDIA_TYPE: Final = "application/msgpack"
 REPORTS_PER_BODY_MAX: Final = 1000
@@ -82,6 +86,16 @@ class Round(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=
     def endpoint(self) -> Literal["server", "shuffler"]:
         """The service that takes the reports of this round."""
         return "shuffler" if self.model in SHUFFLED_MODELS else "server"
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether reports are shares of two servers."""
+        return self.model == SHARED_MODEL
+
+    @property
+    def identity_size(self) -> int:
+        """First bytes of a message by which it counts once, whatever else it has."""
+        return NONCE_SIZE if self.is_shared else self.sealed_size
 
     @property
     def fewest(self) -> int:

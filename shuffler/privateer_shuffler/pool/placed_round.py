@@ -114,6 +114,15 @@ class PlacedRound(StoredRound):
         return self._store.read_batch()
 
     @override
+    def find_closing(self) -> bytes | None:
+        return self._store.find_closing()
+
+    @override
+    def store_closing(self, body: bytes) -> bytes:
+        self._store.store_closing(body)
+        return body
+
+    @override
     def start_next_batch(self) -> None:
         self._store_tokens()
         self._store.start_next_batch()

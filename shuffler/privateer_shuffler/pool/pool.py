@@ -45,8 +45,8 @@ class RoundProgress(NamedTuple):
 class StoredRound(ABC):
     """The stored reports of a round, and the thread that waits for the store.
 
-    ``read_batch``, ``start_next_batch`` and ``erase`` block, so they must run in that thread. All methods raise
-    `OSError` if the store fails, and may be called again then.
+    ``read_batch``, ``find_closing``, ``store_closing``, ``start_next_batch`` and ``erase`` block, so they must run in
+    that thread. All methods raise `OSError` if the store fails, and may be called again then.
 
     state: progress at the last check or transaction; None: the round is over.
     """
@@ -87,6 +87,14 @@ class StoredRound(ABC):
     @abstractmethod
     def read_batch(self) -> bytes:
         """Return the held messages, permuted within their kind: the same bytes every time."""
+
+    @abstractmethod
+    def find_closing(self) -> bytes | None:
+        """Return the helper's closing of this batch, if one was made."""
+
+    @abstractmethod
+    def store_closing(self, body: bytes) -> bytes:
+        """Store the first closing of this batch durably, and return it: a later closing changes nothing."""
 
     @abstractmethod
     def start_next_batch(self) -> None:
@@ -218,6 +226,14 @@ class Pool:
                 self.last_commit.record(is_durable=False)
                 _log.error("a batch of %s cannot be read, and waits: %s", self.round.experiment, error)
             await asyncio.sleep(_LOOK_SECONDS)
+
+    async def find_closing(self) -> bytes | None:
+        """Return the helper's closing of a complete pool, if one was made."""
+        return await self._stored.in_thread(self._stored.find_closing)
+
+    async def store_closing(self, body: bytes) -> bytes:
+        """Store the helper's closing of a complete pool, and return the stored one, the first that was made."""
+        return await self._stored.in_thread(lambda: self._stored.store_closing(body))
 
     async def start_next_batch(self) -> Self:
         """End this pool, and return an empty pool for the same version that refuses this pool's reports."""

@@ -47,6 +47,7 @@ _RESERVE: Final = """
 _TRUNCATE_LOG: Final = "PRAGMA wal_checkpoint(TRUNCATE)"
 _DELIVERED: Final = "SELECT 1 FROM delivered WHERE fingerprint = ?"
 _TOKENS: Final = "CREATE TABLE token (id INTEGER PRIMARY KEY, taken INTEGER NOT NULL, token BLOB NOT NULL)"
+_CLOSING: Final = "CREATE TABLE IF NOT EXISTS closing (id INTEGER PRIMARY KEY, body BLOB NOT NULL)"
 _COUNT_VALID_PLACES: Final = "SELECT count(*) FROM place WHERE typeof(sealed) = 'blob' AND length(sealed) = ?"
 """Counts the places that are as they were reserved."""
 _KEY_BYTES: Final = 32
@@ -63,7 +64,7 @@ class RoundStore:
     def __init__(self, path: Path, connection: sqlite3.Connection, label: Label, key: bytes) -> None:
         self._path, self._connection, self.label, self._key = path, connection, label, key
         self._is_renewed = connection.execute("SELECT 1 FROM delivered LIMIT 1").fetchone() is not None
-        self._has_tokens = _has_tokens(connection)
+        self._has_tokens = self._has_table("token")
 
     @classmethod
     def create(cls, folder: Path, label: Label, token_size: int = 0) -> Self:
@@ -96,9 +97,9 @@ class RoundStore:
         return iter(self._connection.execute("SELECT id, iif(taken, sealed, NULL) FROM place ORDER BY id"))
 
     def fingerprints(self, messages: Iterable[bytes]) -> list[bytes]:
-        """Return the fingerprints of messages, which are hashes with the round's own key."""
-        hash_, key = hashlib.blake2b, self._key
-        return [hash_(message, digest_size=_FINGERPRINT_BYTES, key=key).digest() for message in messages]
+        """Return the fingerprints of messages, which are hashes of their identity with the round's own key."""
+        hash_, key, size = hashlib.blake2b, self._key, self.label.round.identity_size
+        return [hash_(message[:size], digest_size=_FINGERPRINT_BYTES, key=key).digest() for message in messages]
 
     def has_delivered(self, fingerprints: Iterable[bytes]) -> bool:
         """Whether any of these messages was in an earlier batch of the version."""
@@ -146,6 +147,25 @@ class RoundStore:
         """Return the held messages, in the order of their places."""
         return b"".join(row[0] for row in self._connection.execute("SELECT sealed FROM place WHERE taken ORDER BY id"))
 
+    def find_closing(self) -> bytes | None:
+        """Return the helper's closing of this batch, if it was made."""
+        if not self._has_table("closing"):
+            return None
+        row = self._connection.execute("SELECT body FROM closing").fetchone()
+        return bytes(row[0]) if row else None
+
+    def store_closing(self, body: bytes) -> None:
+        """Store the helper's closing of this batch durably; there is none yet."""
+        _rollback(self._connection)
+        self._connection.execute("BEGIN IMMEDIATE")
+        self._connection.execute(_CLOSING)
+        self._connection.execute("INSERT INTO closing VALUES (1, ?)", (body,))
+        self._connection.execute("COMMIT")
+
+    def _has_table(self, name: str) -> bool:
+        query = "SELECT 1 FROM sqlite_master WHERE name = ?"
+        return self._connection.execute(query, (name,)).fetchone() is not None
+
     def start_next_batch(self) -> None:
         """Clear all places, and keep fingerprints of this batch, in one transaction. It may be tried again."""
         _rollback(self._connection)
@@ -156,6 +176,8 @@ class RoundStore:
         self._connection.execute("UPDATE place SET taken = 0, sealed = zeroblob(?)", (self.label.round.sealed_size,))
         if self._has_tokens:
             self._connection.execute("UPDATE token SET taken = 0, token = zeroblob(length(token))")
+        if self._has_table("closing"):
+            self._connection.execute("DELETE FROM closing")
         self._connection.execute("COMMIT")
         self._is_renewed = True
         self.truncate_log()
@@ -215,10 +237,6 @@ def _reserve_tokens(connection: sqlite3.Connection, label: Label, size: int) -> 
     connection.execute(_RESERVE.format(table="token"), (label.round.batch_size, size))
 
 
-def _has_tokens(connection: sqlite3.Connection) -> bool:
-    return connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'token'").fetchone() is not None
-
-
 def _rollback(connection: sqlite3.Connection) -> None:
     if connection.in_transaction:
         connection.execute("ROLLBACK")
@@ -231,8 +249,9 @@ def _erase(path: Path, connection: sqlite3.Connection) -> None:
     connection.execute("DELETE FROM label")  # once committed the round is erased, even if the deletion is cut short
     connection.execute("DELETE FROM place")
     connection.execute("DELETE FROM delivered")
-    if _has_tokens(connection):
-        connection.execute("DELETE FROM token")
+    further = "SELECT name FROM sqlite_master WHERE name IN ('token', 'closing')"
+    for (table,) in connection.execute(further).fetchall():
+        connection.execute(f"DELETE FROM {table}")  # noqa: S608 - our own names
     connection.execute("COMMIT")
     connection.execute(_TRUNCATE_LOG)
     _delete(path)

@@ -34,6 +34,7 @@ ROUNDS: Final = Table(
     Column("batch", BigInteger, nullable=False, server_default="0"),
     Column("held", BigInteger, nullable=False, server_default="0"),
     Column("ended_at", Double, nullable=False, server_default="0"),
+    Column("closing", LargeBinary),  # of the batch, if its reports are shares, and the helper has decided
     postgresql_with={"fillfactor": 50},
 )
 PIECES: Final = Table(

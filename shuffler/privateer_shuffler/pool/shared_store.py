@@ -83,7 +83,8 @@ class SharedRound(StoredRound):
         self._lease: Lease | None = None
 
     def _fingerprints(self, messages: list[bytes]) -> list[bytes]:
-        return [keyed_hash(message, self._fingerprint_key) for message in messages]
+        size = self.label.round.identity_size
+        return [keyed_hash(message[:size], self._fingerprint_key) for message in messages]
 
     @override
     async def add(self, group: Sequence[PendingUpload], closed: bool) -> int:
@@ -194,6 +195,23 @@ class SharedRound(StoredRound):
         )
 
     @override
+    def find_closing(self) -> bytes | None:
+        with self._database.connection() as db:
+            return db.execute(select(ROUNDS.c.closing).where(ROUNDS.c.id == self._number)).scalar_one_or_none()
+
+    @override
+    def store_closing(self, body: bytes) -> bytes:
+        """Store the first closing of this batch: a slow replica may have lost its lease to another."""
+        batch = self.state.batch if self.state else 0
+        is_first = ROUNDS.c.id == self._number, ROUNDS.c.batch == batch, ROUNDS.c.closing.is_(None)
+        with self._database.transaction() as db:
+            db.execute(update(ROUNDS).where(*is_first).values(closing=body))
+        stored = self.find_closing()
+        if stored is None:
+            raise OSError("another replica has ended the batch")
+        return stored
+
+    @override
     def start_next_batch(self) -> None:
         progress = self.state or RoundProgress()
         with self._database.transaction() as db:
@@ -201,7 +219,7 @@ class SharedRound(StoredRound):
             if state and state.batch == progress.batch:
                 db.execute(delete(PIECES).where(PIECES.c.round == self._number))
                 reset_row = update(ROUNDS).where(ROUNDS.c.id == self._number)
-                db.execute(reset_row.values(batch=progress.batch + 1, held=0, ended_at=0.0))
+                db.execute(reset_row.values(batch=progress.batch + 1, held=0, ended_at=0.0, closing=None))
         self._vacuum()
         self.state = RoundProgress(progress.batch + 1)
         self._release_lease()
@@ -238,7 +256,7 @@ class SharedRound(StoredRound):
         super().close()
 
 
-SHUFFLER: Final = Schema("shuffler", 2, SHARED_TABLES)
+SHUFFLER: Final = Schema("shuffler", 3, SHARED_TABLES)
 _SECRET_BYTES: Final = 32
 _SECRET_PURPOSE: Final = b"privateer/shuffler-round/1"
 _SELECT_ROUNDS: Final = select(ROUNDS)

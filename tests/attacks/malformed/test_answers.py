@@ -24,7 +24,7 @@ from privateer_lab.cli.command_line import main
 from privateer_lab.doctor import places as answers
 from privateer_lab.services import rest
 from privateer_shuffler import delivery
-from privateer_shuffler.delivery import Upstream
+from privateer_shuffler.upstream import Upstream
 from tests.support.answers import document
 from tests.support.clocks import Hands
 from tests.support.experiments import CONTEXT, Device, Server

@@ -15,7 +15,7 @@ from privateer_core.wire.keys import signing_key_id
 from privateer_core.wire.problem import problem_body
 from privateer_core.wire.publication import Header
 from privateer_shuffler.app import create_app, main
-from privateer_shuffler.delivery import Upstream
+from privateer_shuffler.upstream import Upstream
 from tests.support.asgi import serving
 from tests.support.notary import notarized
 from tests.unit.shuffler.fake_server import FakeServer

@@ -234,7 +234,7 @@ class GainLearner(RoundsLearner[ArmsSpec, GainState[Any], Any]):
     @override
     def list_round_volumes(self, first: Step) -> list[RoundVolume]:
         terms = self.calibrate_terms(NewRound(1, 0, self.spec.gain_people), self.spec.gain_question(N_KEYS, 0))
-        gain_round = RoundVolume(self.spec.gain_people, terms.messages, terms.mechanism.report_size)
+        gain_round = RoundVolume(self.spec.gain_people, terms.messages, terms.mechanism.sealed_size)
         return [*self._learner.list_round_volumes(replace(first, state=first.state.learner)), gain_round]
 
     @override

@@ -387,7 +387,7 @@ class PhasedLearner(RoundsLearner[PhasedSpec, PhasedState, PhasedPolicy]):
             n_participants = spec.phase_size(phase)
             question = self._question(n_first_actions if phase == 1 else n_later_actions, 0)
             mechanism = calibrate(spec.privacy, n_participants, question, spec.min_reports(n_participants)).mechanism
-            sizes.append(RoundVolume(n_participants, mechanism.messages, mechanism.report_size))
+            sizes.append(RoundVolume(n_participants, mechanism.messages, mechanism.sealed_size))
         return sizes
 
     @override
