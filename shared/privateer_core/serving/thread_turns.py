@@ -10,8 +10,8 @@ from typing import Final, TypeVar
 
 T = TypeVar("T")
 _TURN_SECONDS: Final = 0.0005
-_LOOP_SECONDS: Final = 0.002
-"""Time of requests between two turns, so that waiting takes a fifth of the event loop's time at most."""
+_LOOP_SECONDS: Final = 0.0005
+"""Time of requests between two turns, so that waiting takes half of the event loop's time at most."""
 
 
 class ThreadTurns:

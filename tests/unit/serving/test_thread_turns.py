@@ -40,7 +40,7 @@ async def test_a_flood_waits_for_a_thread(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 async def test_turns_take_a_part_of_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One turn as soon as a thread has work, and none before requests had four times as long."""
+    """One turn as soon as a thread has work, and none before requests had as long."""
     turns, clock, waits, released = ThreadTurns(), SimpleNamespace(now=100.0), list[float](), threading.Event()
     monkeypatch.setattr(thread_turns, "time", SimpleNamespace(perf_counter=lambda: clock.now))
     monkeypatch.setattr(turns._finished, "wait", waits.append)
@@ -49,7 +49,7 @@ async def test_turns_take_a_part_of_the_time(monkeypatch: pytest.MonkeyPatch) ->
     with ThreadPoolExecutor(1) as executor:
         working = asyncio.create_task(turns.run(executor, released.wait))
         await asyncio.sleep(0)
-        for clock.now, n_waits in ((100.0, 1), (100.0015, 1), (100.0025, 2), (100.003, 2)):
+        for clock.now, n_waits in ((100.0, 1), (100.0004, 1), (100.0006, 2), (100.001, 2)):
             turns.give()
             assert len(waits) == n_waits
         released.set()
