@@ -1,10 +1,10 @@
-"""The four public tables that additive bandits are measured on: as files with a class, and specs of them.
+"""The public tables that additive bandits are measured on: as files with a class, and specs of them.
 
 ``python -m tests.support.tables rodents complete.csv FOLDER`` writes ``rodents.csv`` and ``rodents-EDGES-LEVELS.toml``,
 with equal or drawn edges and with all levels or fifteen. Rewards are 1 for the arm of a row's class. In
 ``rodents-rare.toml`` they come with probability .02 there, and .005 elsewhere. The sources are
 ``complete`` of the R package ratdat, ``gss_wages`` of stevedata and ``MplsStops`` of carData, as CSV files with a
-header, and UCI Adult's two files without one.
+header, UCI Adult's two files without one, every eighth row of ``flights`` of nycflights13, and ``diamonds`` of ggplot2.
 """
 
 import csv
@@ -25,7 +25,7 @@ Row = Mapping[str, str]
 _MANY: Final = 1000
 _FEW: Final = 15
 _BOUNDS: Final = (0.01, 0.99)
-_BINS: Final = 16
+_BINS: Final = 64
 _NONE: Final = ("", "NA", "?")
 CLASS: Final = "class"
 _RATES: Final = (0.02, 0.005)
@@ -46,12 +46,15 @@ class ClassTable:
         Gives the class of a row; None leaves it out.
     made
         More columns, by what makes them of a row.
+    every
+        One in so many rows is taken.
     """
 
     numbers: tuple[str, ...]
     levels: tuple[str, ...]
     label: Callable[[Row], str | None]
     derived: Mapping[str, Callable[[Row], str]]
+    every: int = 1
 
 
 def _first(column: str, names: tuple[str, ...]) -> Callable[[Row], str]:
@@ -106,6 +109,12 @@ TABLES: Final = {
         lambda row: row["problem"],
         {"hour": lambda row: str(int(row["date"][11:13]) + int(row["date"][14:16]) / 60)},
     ),
+    "flights": ClassTable(
+        ("distance", "air_time", "dep_time", "arr_time", "month", "dep_delay"), (), lambda row: row["origin"], {}, 8
+    ),
+    "diamonds": ClassTable(
+        ("carat", "depth", "table", "price", "x", "y", "z"), ("color", "clarity"), lambda row: row["cut"], {}
+    ),
 }
 
 
@@ -154,7 +163,7 @@ def spec_of(
 
 def main(name: str, files: str, folder: str) -> None:
     """Write the file and the specs of a table."""
-    rows, target = list(rows_of(TABLES[name], files)), Path(folder)
+    rows, target = list(rows_of(TABLES[name], files))[:: TABLES[name].every], Path(folder)
     with (target / f"{name}.csv").open("w", encoding="utf-8", newline="") as text:
         writer = csv.DictWriter(text, list(rows[0]))
         writer.writeheader()

@@ -40,8 +40,8 @@ _MIN_ROWS: Final = 10
 In tables of at most 20 times as many rows levels are named, and a sentence says so.
 """
 _QUARTILES: Final = (0.25, 0.5, 0.75)
-_N_QUANTILES: Final = 17
-"""Number of cut points of numbers, for 16 bins with as many rows each."""
+_N_QUANTILES: Final = 65
+"""Number of cut points of numbers, for 64 bins with as many rows each."""
 _LEFT_OUT: Final = " is left out: "
 _MAX_CODES: Final = 8
 _SKEWED_RANGE_RATIO: Final = 8.0

@@ -110,19 +110,18 @@ class FeatureProducts:
         """
         x_sums, mapped, scores, solutions = np.zeros((4, *self.sums.shape))
         information = []
-        for group, feature_sums, blocks in self._feature_blocks(questions):
-            weighed = precisions[:, group.parts]
-            x = group.matrix.transpose(0, 2, 1) * weighed[:, :, None] @ group.matrix
-            weighted = np.einsum("fpc,kfp->kfc", group.matrix, weighed * means[:, group.parts])[..., None]
-            if spread.any():
-                inner = np.eye(feature_sums.shape[2]) + spread[:, None, None, None] * (x @ blocks)
-                solution = np.linalg.solve(inner, np.concatenate([x, weighted], axis=3))
-                x, weighted = solution[..., :-1], solution[..., -1:]
-            x_own = x @ feature_sums[..., None]
-            x_sums[:, group.terms], mapped[:, group.terms] = x_own[..., 0], (blocks @ x_own)[..., 0]
-            solutions[:, group.terms], scores[:, group.terms] = weighted[..., 0], (blocks @ weighted)[..., 0]
-            product = blocks @ x @ blocks
-            information.append((product + product.transpose(0, 1, 3, 2)) / 2)
+        for group in group_features_by_shape(questions):
+            sums, people = self.sums[:, group.terms], self.people[:, None, None]
+            x, solution = _solve_group(group, sums, people, precisions[:, group.parts], means[:, group.parts], spread)
+            x_own = (x @ sums[..., None])[..., 0]
+            size, side = (sums * x_own).sum(axis=2, keepdims=True), sums * x_own / people
+            x_sums[:, group.terms], mapped[:, group.terms] = x_own, sums * x_own - sums * size / people
+            solutions[:, group.terms] = solution
+            scores[:, group.terms] = sums * (solution - (sums * solution).sum(axis=2, keepdims=True) / people)
+            # B X B, whose B is diagonal but for a rank of 1.
+            outer = (sums * size / people**2 / 2 - side)[..., None] * sums[:, :, None]
+            block = sums[..., None] * x * sums[:, :, None] + outer + outer.transpose(0, 1, 3, 2)
+            information.append((block + block.transpose(0, 1, 3, 2)) / 2)
         size, score_sum = (self.sums * x_sums).sum(axis=1), (self.sums * solutions).sum(axis=1)
         share = spread / self.people / (1 + spread / self.people * size)
         weighted_sums = mapped + self.sums * (size / self.people)[:, None]
@@ -168,6 +167,47 @@ class FeatureProducts:
             cells = np.arange(feature_sums.shape[2])
             blocks[..., cells, cells] += feature_sums
             yield group, feature_sums, blocks
+
+
+def _solve_group(
+    group: FeatureGroup, sums: Array, people: Array, precisions: Array, means: Array, spread: Array
+) -> tuple[Array, Array]:
+    """Return X (arms, features, cells, cells) and (1 + spread P B)^-1 M^T N^-1 means, of `FeatureProducts.statistics`.
+
+    P is D + M^T W M, with D the precisions of own cells and M the few merged ones. F = 1 + spread D B is diagonal but
+    for a rank of 1, and (1 + spread P B)^-1 = F^-1 - F^-1 M^T (1 / W + spread M B F^-1 M^T)^-1 spread M B F^-1.
+    """
+    n_cells = group.terms.shape[1]
+    own, merged, merges = precisions[..., :n_cells], precisions[..., n_cells:], group.matrix[:, n_cells:]
+    upper = merges.transpose(0, 2, 1)
+    weighted = own * means[..., :n_cells] + (upper @ (merged * means[..., n_cells:])[..., None])[..., 0]
+    right = np.zeros((*sums.shape, n_cells + 1))
+    right[..., :-1], right[..., -1] = upper * merged[:, :, None] @ merges, weighted
+    right[..., np.arange(n_cells), np.arange(n_cells)] += own
+    if spread.any():
+        sigma = spread[:, None, None, None]
+        inverse = 1 / (1 + spread[:, None, None] * own * sums)
+        scaled, column = (own * inverse)[..., None], sums[..., None]
+        rest = (column * inverse[..., None]).sum(axis=2, keepdims=True)
+        tilted = scaled * column * sigma / np.maximum(rest, _MIN_PEOPLE)
+
+        def apply_blocks(values: Array) -> Array:
+            return np.asarray(column * (values - column.transpose(0, 1, 3, 2) @ values / people[..., None]))
+
+        def apply_inverse(values: Array) -> Array:
+            product = apply_blocks(values)
+            low_rank = tilted * ((scaled * column).transpose(0, 1, 3, 2) @ product)
+            return np.asarray(values - sigma * (scaled * product + low_rank))
+
+        solved = apply_inverse(right)
+        if len(merges[0]):
+            spreaded = apply_inverse(np.broadcast_to(upper, (len(sums), *upper.shape)))
+            across = apply_blocks(spreaded)
+            inner = np.eye(len(merges[0])) + sigma * merged[..., None] * (merges @ across)
+            middle = np.linalg.solve(inner, merged[..., None] * (across.transpose(0, 1, 3, 2) @ right))
+            solved -= sigma * (spreaded @ middle)
+        right = solved
+    return right[..., :-1], right[..., -1]
 
 
 def independent_products(cells: Cells, weighted: Array) -> Array:

@@ -1,6 +1,7 @@
 """The learner of additive bandits: Bayesian regression on sums of residuals by cell."""
 
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
@@ -16,7 +17,8 @@ from privateer_core.primitives.bounded_vectors import VectorSums
 from privateer_core.primitives.contributions import CellHits
 from privateer_core.privacy.terms import Terms
 from privateer_server.algorithms import NewRound
-from privateer_server.algorithms.additive.feature_products import mean_variances, sum_information
+from privateer_server.algorithms.additive.additive_state import AdditiveState, TermStatistics
+from privateer_server.algorithms.additive.feature_products import RoundInformation, mean_variances, sum_information
 from privateer_server.algorithms.additive.long_levels import LevelCounts, LevelStatistics, LevelTerms, LongCells
 from privateer_server.algorithms.additive.observed_round import ObservedRound, PartSums, noise_variance
 from privateer_server.algorithms.additive.participant_shares import ArmShares, CellMasses
@@ -28,6 +30,7 @@ from privateer_server.algorithms.additive.question_shares import (
     even_shares,
     optimal_question_shares,
 )
+from privateer_server.algorithms.additive.resolution import Resolution, choose_bins, coarsest_bins, is_due
 from privateer_server.algorithms.additive.shared_terms import MIN_ARMS_FOR_SHARED_TERMS, fit_shared_terms
 from privateer_server.algorithms.additive.terms_learner import (
     LastValueCache,
@@ -36,7 +39,7 @@ from privateer_server.algorithms.additive.terms_learner import (
     build_indicators,
     quantize_terms,
 )
-from privateer_server.algorithms.forgetting import Discounted, SufficientStatistics, compute_trial_share
+from privateer_server.algorithms.forgetting import Discounted, compute_trial_share
 
 _N_DRAWS: Final = 32  # draws that coins choose from
 _MIN_TRIAL_PERIOD: Final = 3
@@ -47,33 +50,6 @@ _NO_FEATURE_SHARE: Final = 0.2
 _MIN_LEVEL: Final = 0.005
 _MIN_LOWER_BOUND: Final = 1e-3
 _MIN_DIVISOR: Final = 1e-9
-
-
-@dataclass(frozen=True)
-class TermStatistics(SufficientStatistics):
-    """Normal evidence of terms, in natural parameters."""
-
-    # information, scores: shapes (arms, terms, terms) and (arms, terms), without the terms of long features
-    information: Array
-    scores: Array
-    levels: LevelStatistics  # of the terms of long features
-
-    arm_axis = 1
-
-    def add(self, information: Array, scores: Array) -> "TermStatistics":
-        """Return the evidence under each half-life with that of reports under each."""
-        return replace(self, information=self.information + information, scores=self.scores + scores)
-
-
-@dataclass(frozen=True)
-class AdditiveState:
-    """The state of the learner."""
-
-    reported: int  # people whose reports opened
-    discounted: Discounted[TermStatistics]  # what rounds say of terms that are not kept, under each half-life
-    masses: CellMasses  # what is known of the shares of people by cell
-    level_counts: LevelCounts  # what is known of the shares of people by level of long features
-    rounds: tuple[ObservedRound, ...] = ()  # the latest rounds, oldest first
 
 
 class AdditiveLearner(TermsLearner[AdditiveState]):
@@ -92,10 +68,16 @@ class AdditiveLearner(TermsLearner[AdditiveState]):
             for index, (name, feature) in enumerate(spec.features.items())
             if index not in self.long_cells.feature_indices
         }
-        self._posterior: LastValueCache[AdditiveState, TermPosterior] = LastValueCache(self._compute_posterior)
+        self._learned: LastValueCache[AdditiveState, TermPosterior] = LastValueCache(self._compute_posterior)
+        self._posterior: LastValueCache[AdditiveState, TermPosterior] = LastValueCache(
+            lambda state: self._resolution(state).expand(self._learned(state))
+        )
         self._levels: LastValueCache[AdditiveState, LevelTerms] = LastValueCache(self._compute_level_terms)
         self._evidence: LastValueCache[AdditiveState, TermStatistics] = LastValueCache(
-            lambda state: self._sum_statistics(state, len(state.rounds))
+            lambda state: self._sum_statistics(state, self._by_round(state)), lambda state: state.discounted
+        )
+        self._by_round: LastValueCache[AdditiveState, list[tuple[RoundInformation, Array]]] = LastValueCache(
+            lambda state: self._list_statistics(state, len(state.rounds)), lambda state: state.discounted
         )
         self._level_shares: LastValueCache[LevelCounts, Array] = LastValueCache(
             lambda counts: counts.estimate_shares(self.long_cells)
@@ -107,7 +89,10 @@ class AdditiveLearner(TermsLearner[AdditiveState]):
         levels = LevelStatistics(*np.zeros((2, n_arms, n_levels)))
         evidence = TermStatistics(np.zeros((n_arms, terms, terms)), np.zeros((n_arms, terms)), levels)
         masses, level_counts = CellMasses.unknown(self.cells), LevelCounts.unknown(n_levels)
-        return AdditiveState(0, self.forgetting.start(evidence), masses, level_counts)
+        return AdditiveState(0, self.forgetting.start(evidence), masses, level_counts, coarsest_bins(self.cells))
+
+    def _resolution(self, state: AdditiveState) -> Resolution:
+        return Resolution(self.questions, state.bins)
 
     @override
     def posterior(self, state: AdditiveState) -> TermPosterior:
@@ -115,11 +100,12 @@ class AdditiveLearner(TermsLearner[AdditiveState]):
         return self._posterior(state)
 
     def _compute_posterior(self, state: AdditiveState) -> TermPosterior:
-        """Return the posterior of short features' terms, with a part common to all arms if there are many."""
+        """Return the posterior of short features' learned terms, with a part common to all arms if there are many."""
         declared = self.spec.reward.base_rate
         rate = None if declared is None else self.spec.reward.scale_and_clip(declared)[0]
         fit = fit_shared_terms if self.spec.arm_count >= MIN_ARMS_FOR_SHARED_TERMS else TermPosterior.from_statistics
-        return fit(*self.statistics(state), self.cells, self.shares(state.masses), rate)
+        resolution, masses = self._resolution(state), self.shares(state.masses)
+        return fit(*self._learned_statistics(state), resolution.merged.cells, resolution.merge(masses), rate)
 
     @override
     def statistics(self, state: AdditiveState) -> tuple[Array, Array]:
@@ -127,18 +113,37 @@ class AdditiveLearner(TermsLearner[AdditiveState]):
         evidence, used = self._evidence(state), state.discounted.used
         return evidence.information[used], evidence.scores[used]
 
-    def _sum_statistics(self, state: AdditiveState, n_rounds: int) -> TermStatistics:
-        """Return the evidence, under each half-life, of the ``n_rounds`` oldest recent rounds and of all earlier ones.
+    def _learned_statistics(self, state: AdditiveState) -> tuple[Array, Array]:
+        """Return the statistics of learned terms, of all rounds under the half-life in use."""
+        resolution, used, evidence = self._resolution(state), state.discounted.used, state.discounted.current
+        information, scores = resolution.merge_statistics(evidence.information, evidence.scores)
+        if not state.rounds:
+            return information, scores
+        weights = self._weigh_rounds(state)[used]
+        latest, latest_scores = zip(*self._by_round(state), strict=True)
+        score_sum = np.tensordot(weights, np.stack(latest_scores), 1)
+        return information + resolution.sum_information(latest, weights), scores + resolution.merge(score_sum)
 
-        Recent rounds are evaluated with the current masses.
-        """
-        masses, evidence, rounds = self.shares(state.masses), state.discounted.evidence, state.rounds[:n_rounds]
-        if not rounds:
-            return evidence
+    def _list_statistics(self, state: AdditiveState, n_rounds: int) -> list[tuple[RoundInformation, Array]]:
+        """Return what each of the ``n_rounds`` oldest recent rounds says under the current masses."""
+        masses = self.shares(state.masses)
+        return [observed_round.statistics(self.questions, masses) for observed_round in state.rounds[:n_rounds]]
+
+    def _weigh_rounds(self, state: AdditiveState) -> Array:
+        """Return the share that each half-life retains of each recent round, (half-lives, rounds)."""
         n_reports = np.array([observed_round.people for observed_round in state.rounds], np.float64)
         later_reports = n_reports.sum() - n_reports.cumsum()
-        weights = np.stack([self.forgetting.retention(n_later) for n_later in later_reports[:n_rounds]], axis=1)
-        information, scores = zip(*(each.statistics(self.questions, masses) for each in rounds), strict=True)
+        return np.stack([self.forgetting.retention(n_later) for n_later in later_reports], axis=1)
+
+    def _sum_statistics(
+        self, state: AdditiveState, by_round: Sequence[tuple[RoundInformation, Array]]
+    ) -> TermStatistics:
+        """Return the evidence, under each half-life, of the oldest recent rounds and of all earlier ones."""
+        evidence = state.discounted.evidence
+        if not by_round:
+            return evidence
+        weights = self._weigh_rounds(state)[:, : len(by_round)]
+        information, scores = zip(*by_round, strict=True)
         score_sums = np.tensordot(weights, np.stack(scores), 1)
         return evidence.add(sum_information(self.questions, information, weights), score_sums)
 
@@ -164,7 +169,7 @@ class AdditiveLearner(TermsLearner[AdditiveState]):
         if spec.privacy.trust.promises:
             noise = noise_variance(terms, lower_bound)
             is_single = replace(policy, terms=terms).is_single_question
-            shares = self._allocate_questions(state, posterior, next_round.batch_size, noise, is_single=is_single)
+            shares = self._allocate_questions(state, next_round.batch_size, noise, is_single=is_single)
             edges = compute_edges(shares)
             terms = self.calibrate_terms(next_round, spec.make_question(next_round.seed, edges, lower_bound))
         return replace(policy, edges=edges, below=lower_bound, terms=terms)
@@ -205,14 +210,14 @@ class AdditiveLearner(TermsLearner[AdditiveState]):
         joined[..., self.long_cells.short_terms], joined[..., self.long_cells.terms] = short, long
         return joined
 
-    def _allocate_questions(
-        self, state: AdditiveState, posterior: TermPosterior, n_invited: int, noise: float, *, is_single: bool
-    ) -> Array:
+    def _allocate_questions(self, state: AdditiveState, n_invited: int, noise: float, *, is_single: bool) -> Array:
         """Return the share of each question, if arms are given out as in the latest round.
 
         ``is_single``: whether everybody answers one question, with noise that does not depend on how many do.
         """
-        masses, arms, n_features = self.shares(state.masses), self.spec.arm_count, len(self.spec.features)
+        resolution, factors = self._resolution(state), self._learned(state).factors
+        masses, arms = resolution.merge(self.shares(state.masses)), self.spec.arm_count
+        n_features, short_questions = len(self.spec.features), self.long_cells.short_questions
         all_shares = self._all_shares(state)
         weighted = np.full((arms, self.all_questions.cells.count), 2 / arms)
         if state.rounds and len(state.rounds[-1].arms.weighted) == arms:
@@ -220,12 +225,12 @@ class AdditiveLearner(TermsLearner[AdditiveState]):
             latest = state.rounds[-1].arms.weighted
             weighted = self._join_terms(latest, np.repeat(latest[:, :1], len(self.long_cells.terms), axis=1))
         weighted = n_invited * all_shares * weighted
-        long, short = self.long_cells.terms, weighted[:, self.long_cells.short_terms]
-        long_questions = np.setdiff1d(np.arange(self.all_questions.count), self.long_cells.short_questions)
+        long, short = self.long_cells.terms, resolution.merge(weighted[:, self.long_cells.short_terms])
+        long_questions = np.setdiff1d(np.arange(self.all_questions.count), short_questions)
         if is_single:
             spread = state.rounds[-1].arms.spread if state.rounds else np.ones(arms)
             arguments = noise, np.resize(spread, arms), masses, 1 / n_features
-            best = self.long_cells.short_questions[best_questions(self.questions, posterior.factors, short, *arguments)]
+            best = short_questions[best_questions(resolution.merged, factors, short, *arguments)]
             shares = np.bincount(np.append(best, long_questions), minlength=self.all_questions.count) / n_features
             if len(best) == 0:
                 # Terms of long features are less what all levels have in common, of which somebody has to tell.
@@ -235,9 +240,9 @@ class AdditiveLearner(TermsLearner[AdditiveState]):
         n_levels = [levels.stop - levels.start for levels in self.long_cells.features]
         level_features = np.repeat(np.arange(len(n_levels)), n_levels)
         level_terms = SeparateTerms(level_features, self.levels(state).variances, weighted[:, long], all_shares[long])
-        question_shares = optimal_question_shares(self.questions, posterior.factors, short, noise, masses, level_terms)
+        question_shares = optimal_question_shares(resolution.merged, factors, short, noise, masses, level_terms)
         shares = np.empty(self.all_questions.count)
-        shares[self.long_cells.short_questions] = question_shares[: self.questions.count]
+        shares[short_questions] = question_shares[: self.questions.count]
         shares[long_questions] = question_shares[self.questions.count :]
         return shares
 
@@ -251,7 +256,7 @@ class AdditiveLearner(TermsLearner[AdditiveState]):
         if not state.reported:
             return self._name_arms(np.resize(np.flatnonzero(self.spec.playable), _N_DRAWS))
         rng = np.random.default_rng(next_round.seed)
-        coins = rng.standard_normal((_N_DRAWS, *posterior.means.shape))
+        coins = rng.standard_normal((_N_DRAWS, *posterior.factors.shape[::2]))
         term_noise = np.einsum("kij,dkj->dki", posterior.factors, coins, optimize=True)
         level_noise = np.sqrt(levels.variances) * rng.standard_normal((_N_DRAWS, *levels.means.shape))
         share = self.spec.algorithm.exploration_scale
@@ -310,8 +315,19 @@ class AdditiveLearner(TermsLearner[AdditiveState]):
             discounted = self._choose_half_life(state, discounted, new_evidence)
         evidence = replace(discounted.evidence, levels=discounted.evidence.levels.plus(levels))
         discounted = replace(discounted, evidence=evidence)
-        new_state = AdditiveState(reported, discounted, masses, level_counts, (*state.rounds, latest))
-        return self._fold_rounds(new_state, _N_REVISITED_ROUNDS)
+        rounds = (*state.rounds, latest)
+        new_state = AdditiveState(reported, discounted, masses, level_counts, state.bins, state.reviewed, rounds)
+        # Where people are counted by arm and cell, nothing more is learned of where they were.
+        folded = self._fold_rounds(new_state, 0 if policy.counts_arms else _N_REVISITED_ROUNDS)
+        return self._review_bins(folded, self._learned(state))
+
+    def _review_bins(self, state: AdditiveState, posterior: TermPosterior) -> AdditiveState:
+        """Return the state with the bins that evidence asks for, if they are due; ``posterior`` is that before it."""
+        has_choice = coarsest_bins(self.cells) != tuple(feature.bins for feature in self.cells.features)
+        if not (has_choice and is_due(state.reported, state.reviewed)):
+            return state
+        arguments = self._resolution(state), *self.statistics(state), self.shares(state.masses), posterior
+        return replace(state, bins=choose_bins(*arguments), reviewed=state.reported)
 
     def _choose_half_life(
         self, state: AdditiveState, faded: Discounted[TermStatistics], new_evidence: TermStatistics
@@ -320,13 +336,14 @@ class AdditiveLearner(TermsLearner[AdditiveState]):
 
         Half-lives are compared under the prior of the one in use: they differ in nothing but what they forget.
         """
-        posterior = self.posterior(state)
+        posterior, resolution = self._learned(state), self._resolution(state)
+        new_statistics = resolution.merge_statistics(new_evidence.information, new_evidence.scores)
 
         def score(evidence: TermStatistics, _half_life: float, new_evidence: TermStatistics) -> float:
-            statistics = evidence.information, evidence.scores
-            refitted = TermPosterior.fit(*statistics, self.cells, posterior.prior, posterior.level)
+            statistics = resolution.merge_statistics(evidence.information, evidence.scores)
+            refitted = TermPosterior.fit(*statistics, resolution.merged.cells, posterior.prior, posterior.level)
             levels = self._estimate_level_terms(state, evidence.levels)
-            log_density = refitted.predictive_log_density(new_evidence.information, new_evidence.scores)
+            log_density = refitted.predictive_log_density(*new_statistics)
             return log_density + levels.predictive_log_density(new_evidence.levels)
 
         everything = replace(state.discounted, evidence=self._evidence(state))
@@ -352,7 +369,9 @@ class AdditiveLearner(TermsLearner[AdditiveState]):
     def _fold_rounds(self, state: AdditiveState, n_kept: int) -> AdditiveState:
         """Return the state with the latest ``n_kept`` rounds; the statistics of earlier rounds are added up."""
         n_folded = max(0, len(state.rounds) - n_kept)
-        discounted = replace(state.discounted, evidence=self._sum_statistics(state, n_folded))
+        discounted = replace(
+            state.discounted, evidence=self._sum_statistics(state, self._list_statistics(state, n_folded))
+        )
         return replace(state, discounted=discounted, rounds=state.rounds[n_folded:])
 
     @override

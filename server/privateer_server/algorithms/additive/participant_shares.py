@@ -55,9 +55,13 @@ class ArmShares:
             n_simulated = max(_MIN_SIMULATED, min(_N_SIMULATED, _MAX_SIMULATED // (cell_terms.stop - cell_terms.start)))
             other_scores = scores[:, :n_simulated] - draws[:, feature_terms[:n_simulated]]
             other_means = (expected - means[:, feature_terms].T)[:n_simulated]
-            cell_scores = (other_scores + draws[:, [term]] for term in range(cell_terms.start, cell_terms.stop))
-            frequencies = np.array([_arm_frequencies(ranked) for ranked in cell_scores])
-            statistics.append(_average_over_people(policy, frequencies, other_means + means[:, cell_terms].T[:, None]))
+            # Neighbouring cells that are learned as one have the same terms, and one is worked out for all.
+            terms_of_cells = np.concatenate([draws[:, cell_terms], means[:, cell_terms, None]], axis=2)
+            is_new = np.append(True, (np.diff(terms_of_cells, axis=1) != 0).any(axis=(0, 2)))
+            distinct = cell_terms.start + np.flatnonzero(is_new)
+            frequencies = np.array([_arm_frequencies(other_scores + draws[:, [term]]) for term in distinct.tolist()])
+            averages = _average_over_people(policy, frequencies, other_means + means[:, distinct].T[:, None])
+            statistics.append(tuple(average[np.cumsum(is_new) - 1] for average in averages))
         shares, weighted, cut, spreads = (np.concatenate(columns).T for columns in zip(*statistics, strict=True))
         return cls(shares, weighted, cut, spreads[:, 0] / np.maximum(weighted[:, 0], _MIN_DIVISOR))
 

@@ -166,7 +166,7 @@ class TermPosterior:
         level, prior_moments = estimate_common_level(information, scores, declared), prior_level_moments(declared)
         unit = reward_unit(level)
         shares = [masses[cells.feature_slice(index)] for index in range(len(cells.features))]
-        typical = max(_TYPICAL_SCALE, _TOTAL_SCALE / math.sqrt(max(len(cells.features), 1)))
+        typical = typical_scale(cells)
         families = [build_scales(*arguments, unit, typical) for arguments in zip(cells.features, shares, strict=True)]
         blocks = list_blocks(cells)
         prior = [
@@ -226,6 +226,11 @@ def reward_unit(level: float) -> float:
     return 4 * bounded * (1 - bounded)
 
 
+def typical_scale(cells: Cells) -> float:
+    """Return the typical standard deviation of a feature's terms before any report."""
+    return max(_TYPICAL_SCALE, _TOTAL_SCALE / math.sqrt(max(len(cells.features), 1)))
+
+
 def _centre_kernels(kernels: Array, masses: Array) -> Array:
     """Return the kernels of a feature's terms without their common part, which is in the intercept."""
     centre = np.eye(len(masses)) - masses
@@ -265,7 +270,8 @@ class TermScales:
         return cls(np.ones((1, 1, 1)), np.asarray(unit * _SCALE_GRID), prior / prior.sum())
 
     @cached_property
-    def _roots(self) -> Array:
+    def roots(self) -> Array:
+        """The root of each kernel, (lengths, cells, cells)."""
         return np.asarray(np.linalg.cholesky(self.kernels))
 
     def with_spike(self, effect_probability: float) -> "TermScales":
@@ -287,12 +293,20 @@ class TermScales:
             terms.
         """
         precisions = np.linalg.inv(inverses)
-        cavity, scores = precisions - np.eye(len(root)), precisions @ means[:, :, None]
-        ratios = np.asarray(np.linalg.solve(root, self._roots), np.float64)[:, None]
-        upper = ratios.transpose(0, 1, 3, 2)
-        diagonals, squares = _tridiagonalize(upper @ cavity @ ratios, (upper @ scores)[..., 0])
+        cavity, scores = precisions - np.eye(len(root)), (precisions @ means[:, :, None])[:, :, 0]
+        return self.evaluate(np.asarray(np.linalg.solve(root, self.roots), np.float64), cavity, scores)
+
+    def evaluate(self, roots: Array, information: Array, scores: Array) -> Array:
+        """Return the log marginal likelihood of each prior after information and scores, up to a constant.
+
+        roots (lengths, terms, cells): those of priors at scale 1.
+        information, scores: shapes (arms, terms, terms) and (arms, terms).
+        """
+        upper = roots.transpose(0, 2, 1)[:, None]
+        matrices, vectors = upper @ information @ roots[:, None], (upper @ scores[:, :, None])[..., 0]
+        diagonals, squares = _tridiagonalize(matrices, vectors)
         variances = self.scales[:, None] ** 2
-        pivots, coupling = np.empty((len(diagonals), len(ratios), len(variances), len(means))), np.zeros(())
+        pivots, coupling = np.empty((len(diagonals), len(roots), len(variances), len(scores))), np.zeros(())
         for index in reversed(range(len(diagonals))):
             pivots[index] = 1 + variances * diagonals[index, :, None] - coupling
             coupling = variances**2 * squares[index, :, None] / pivots[index]

@@ -148,17 +148,19 @@ ValueT = TypeVar("ValueT")
 class LastValueCache(Generic[KeyT, ValueT]):
     """A function that caches its last value, and is called again only for another object than last time.
 
-    Learning, policy, figures and answer of a round ask for the same things of the same state.
+    Learning, policy, figures and answer of a round ask for the same things of the same state; ``part`` gives the part
+    of it that decides, by default all.
     """
 
-    def __init__(self, compute: Callable[[KeyT], ValueT]) -> None:
-        self._compute = compute
-        self._last: tuple[KeyT, ValueT] | None = None
+    def __init__(self, compute: Callable[[KeyT], ValueT], part: Callable[[KeyT], object] = lambda key: key) -> None:
+        self._compute, self._part = compute, part
+        self._last: tuple[object, ValueT] | None = None
 
     def __call__(self, key: KeyT) -> ValueT:
         """Return the function's value, from the cache if ``key`` is the same object as last time."""
-        if self._last is None or self._last[0] is not key:
-            self._last = (key, self._compute(key))
+        part = self._part(key)
+        if self._last is None or self._last[0] is not part:
+            self._last = (part, self._compute(key))
         return self._last[1]
 
 

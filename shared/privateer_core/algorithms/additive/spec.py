@@ -23,7 +23,7 @@ from privateer_core.privacy.terms import calibrate
 from privateer_core.privacy.trust import Crowd, Curator, NoiseOrigin
 from privateer_core.spec.arms import ArmsSpec
 from privateer_core.spec.categories import MISSING, Ordinal, name_code
-from privateer_core.spec.features import Feature, Scaled
+from privateer_core.spec.features import Feature, Ranked, Scaled
 from privateer_core.spec.half_life import HalfLife, check_half_lives, half_life_concerns, list_half_lives
 from privateer_core.spec.sections import Section, parse_section
 from privateer_core.spec.spec import Capabilities
@@ -32,14 +32,13 @@ _LEVEL_QUESTION_SHARE: Final = 0.6  # typical share of the question about the ar
 _TYPICAL_PART_COUNT: Final = 2  # typical number of parts of a question about a feature, early in an experiment
 
 
-def arm_mean_error(spec: ArmsSpec, question: FeatureMeans) -> float:
+def arm_mean_error(spec: ArmsSpec, question: FeatureMeans, batch: int) -> float:
     """Return the standard error of an arm's mean reward, in [0, 1], from noise alone after all participants.
 
-    ``question`` is the question of a round. All arms have equally many participants. Rounds have the noise of the
-    largest one, which underestimates the error a little; the variance of rewards is not included.
+    ``question`` is the question of a round. All arms have equally many participants. Rounds have the noise of one of
+    ``batch`` people; the variance of rewards is not included.
     """
-    largest_batch = spec.largest_batch()
-    terms = calibrate(spec.privacy, largest_batch, question, spec.min_reports(largest_batch), spec.reports)
+    terms = calibrate(spec.privacy, batch, question, spec.min_reports(batch), spec.reports)
     mechanism, batches = terms.mechanism, [planned_round.batch_size for planned_round in spec.planned_rounds()]
     square_sum, residual_factor = sum(batch**2 for batch in batches), 1 + question.below**2
     if isinstance(mechanism, FeatureSums):
@@ -95,6 +94,14 @@ _NOISELESS_ROUND_SIZE: Final = 250
 """Default size of the first round without noise, in which all participants get random arms."""
 _ANSWERS_MAX: Final = 1 << 18  # maximum number of answers in all groups of coins: a policy has 4 bytes for each
 _FINE_BINS: Final = 32  # default number of bins of a number without noise
+_QUANTILE_BINS: Final = (64, 32)
+"""Default numbers of bins where there are as many intervals between quantiles: terms are learned in fewer."""
+_MANY_ARMS: Final = 17  # arms from which a shuffled report says little of each, so that first rounds are large
+_LARGE_ROUND_SIZE: Final = 4000
+_MIN_LARGE_ROUNDS: Final = 10  # rounds of that size that a horizon must have room for
+_ADVISED_CAP: Final = 6.0
+_MAX_ADVISED_ERROR_RATIO: Final = 0.8  # noise that larger rounds may leave, if they are advised
+_NOISY_BINS_MAX: Final = 16  # most bins where each report has its own noise: finer ones only add keys that hide others
 _RARE_RATE_MAX: Final = 0.2  # maximum expected reward for which symbols report residuals that are hardly negative
 _CURATED_RATE_MAX: Final = 0.5
 """The same for a curator's sums, whose noise is smaller with any lower bound of residuals above -1."""
@@ -110,8 +117,8 @@ class AdditiveSection(Section):
     """The ``[algorithm]`` of the additive bandit."""
 
     name: Literal["additive"]
-    # cells of a number, by default 16, or 32 without a promise: equally wide within its bounds, or by rank if the spec
-    # gives quantiles
+    # cells of a number, by default 16, or 32 without a promise, or 64 if the spec gives 65 quantiles of one: equally
+    # wide within its bounds, or by rank among quantiles
     bins: int = Field(default=16, ge=2, le=64)
     # scale of posterior standard deviations in Thompson sampling
     exploration_scale: float = Field(default=0.25, gt=0, le=1, allow_inf_nan=False)
@@ -145,14 +152,27 @@ class AdditiveSpec(ArmsSpec):
             defaults["round_size"] = _NOISELESS_ROUND_SIZE
         elif spec.has_coin_plan and spec.privacy.trust.crowd is not Crowd.BATCH:
             defaults["round_size"] = _COIN_ROUND_SIZE
-        bins = {} if promises else {"bins": _FINE_BINS}
+        elif spec.is_amplified and spec.arm_count >= _MANY_ARMS and not has_half_life:
+            defaults["round_size"] = spec._large_round_size()
+        bins = {} if "bins" in spec.algorithm.model_fields_set else {"bins": spec._choose_bins()}
         sections = {"experiment": spec.experiment.with_unset(defaults), "algorithm": spec.algorithm.with_unset(bins)}
         return spec.model_copy(update=sections)
+
+    def _choose_bins(self) -> int:
+        """Return as many bins as quantiles have intervals, if a learner can hold them, or the default number."""
+        default_bins = self.algorithm.bins if self.privacy.trust.promises else _FINE_BINS
+        intervals = [len(each.quantiles) - 1 for each in self.features.values() if isinstance(each, Ranked)]
+        for bins in () if self.privacy.trust.noise is NoiseOrigin.DEVICES else _QUANTILE_BINS:
+            finer = self.model_copy(update={"algorithm": self.algorithm.model_copy(update={"bins": bins})})
+            if default_bins < bins <= max(intervals, default=0) and finer._find_excess() is None:
+                return bins
+        return default_bins
 
     @model_validator(mode="after")
     def _check_spec(self) -> Self:
         """Refuse too many cells, a half-life below a round, and too many answers under a coin plan."""
-        self._check_size()
+        if excess := self._find_excess():
+            raise excess
         check_half_lives(self.algorithm.half_lives, self.experiment.round_size)
         if self.has_coin_plan and CoinArms.count_answers(self.questions, self.arm_count) > _ANSWERS_MAX:
             detail = f"must be fewer where nobody hides a report below epsilon {_CELL_EPSILON:g}, with these features"
@@ -160,8 +180,8 @@ class AdditiveSpec(ArmsSpec):
             raise SpecError(detail, field="experiment.arms", remedy=remedy)
         return self
 
-    def _check_size(self) -> None:
-        """Refuse more cells, or arms times cells, than a learner, a policy or a report can hold."""
+    def _find_excess(self) -> SpecError | None:
+        """Return what refuses more cells, or arms times cells, than a learner, a policy or a report can hold."""
         cells, n_arms, questions = self.questions.cells, self.arm_count, self.questions
         max_short = math.inf if self.has_coin_plan else LONG_LEVELS  # the learner with a coin plan has no long features
         n_short = 1 + sum(shape.count for shape in cells.features if len(shape.codes) < max_short)
@@ -169,17 +189,18 @@ class AdditiveSpec(ArmsSpec):
         field, fewer_cells = "context.features", "lower algorithm.bins, or list fewer levels"
         if n_short > TERMS_MAX:
             detail = f"have {n_short - 1} cells of numbers and of features with fewer than {LONG_LEVELS} levels"
-            raise SpecError(f"{detail}; at most {TERMS_MAX - 1}", field=field, remedy=fewer_cells)
+            return SpecError(f"{detail}; at most {TERMS_MAX - 1}", field=field, remedy=fewer_cells)
         if cells.count > CELLS_MAX:
             detail = f"have {cells.count - 1} cells in all; at most {CELLS_MAX - 1}"
-            raise SpecError(detail, field=field, remedy=fewer_cells)
+            return SpecError(detail, field=field, remedy=fewer_cells)
         n_half_lives = max(1, len(self.algorithm.half_lives))
         if n_half_lives * n_arms * n_short**2 > _LEARNER_NUMBERS_MAX or n_arms * cells.count > _DRAW_NUMBERS_MAX:
             detail = f"have {cells.count - 1} cells, too many for {n_arms} arms"
-            raise SpecError(detail, field=field, remedy=f"{fewer_cells}, or have fewer arms")
+            return SpecError(detail, field=field, remedy=f"{fewer_cells}, or have fewer arms")
         if self.privacy.trust.noise is NoiseOrigin.DEVICES and n_keys > _LAYOUT_NUMBERS_MAX:
             detail = f"have too many levels for {n_arms} arms where reports are private by themselves"
-            raise SpecError(detail, field=field, remedy="list fewer levels, or have fewer arms or features")
+            return SpecError(detail, field=field, remedy="list fewer levels, or have fewer arms or features")
+        return None
 
     @property
     def has_half_life(self) -> bool:
@@ -189,7 +210,9 @@ class AdditiveSpec(ArmsSpec):
     @property
     def questions(self) -> Questions:
         """The questions of reports; with noise, also about merged cells."""
-        return Questions(Cells.from_features(self.features, self.algorithm.bins), self.privacy.trust.promises)
+        bins, trust = self.algorithm.bins, self.privacy.trust
+        n_bins = min(bins, _NOISY_BINS_MAX) if trust.noise is NoiseOrigin.DEVICES else bins
+        return Questions(Cells.from_features(self.features, n_bins), trust.promises)
 
     @property
     @override
@@ -197,6 +220,12 @@ class AdditiveSpec(ArmsSpec):
         """Whether the arms' levels are learned first, from participants with random arms; others get the best arm."""
         is_locally_private = self.privacy.is_as_local or self.privacy.trust.crowd is Crowd.NOBODY
         return is_locally_private and self.privacy.bound < _CELL_EPSILON
+
+    @property
+    def is_amplified(self) -> bool:
+        """Whether a batch hides reports that have little noise by themselves."""
+        trust = self.privacy.trust
+        return trust.crowd is Crowd.BATCH and trust.noise is NoiseOrigin.DEVICES and not self.has_coin_plan
 
     @property
     def counts_arms(self) -> bool:
@@ -276,15 +305,15 @@ class AdditiveSpec(ArmsSpec):
         is_rare = rarer_rate < _RARE_RATE
         if not is_rare and self.has_coin_plan:  # a report need not contain a random arm
             return []
-        error, span = arm_mean_error(self, self.typical_question()), self.reward.span
+        error, span = arm_mean_error(self, self.typical_question(), self.largest_batch()), self.reward.span
         gap = rarer_rate if is_rare else _TYPICAL_ARM_DEVIATION * 4 * rarer_rate * (1 - rarer_rate)
         if error <= _MAX_RELATIVE_ERROR * gap:
             return []
         noise = f"noise alone moves the mean reward of an option by about {_format(error * span)} after all people"
         if not is_rare:
             return [
-                f"{noise}, and options are taken to differ by {_format(gap * span)}: with {self.arm_count} options "
-                "it may earn less than the best one alone. List fewer options, or ask more people"
+                f"{noise}, and options are taken to differ by {_format(gap * span)}: with {self.arm_count} options it "
+                f"may earn less than the best one alone.{self._advise_rounds()} List fewer options, or ask more people"
             ]
         trust = self.privacy.trust
         remedies = " use a curator," if trust.curator is Curator.NOBODY else ""
@@ -294,6 +323,30 @@ class AdditiveSpec(ArmsSpec):
             f"{noise}, and reward.base_rate is {self.reward.base_rate:g}: choosing by features is likely to earn no "
             f"more than chance. Ask more people,{remedies} choose 'bandit', or take a reward that is less rare"
         ]
+
+    def _large_round_size(self) -> int:
+        """Return the size of first rounds with many arms, with room for enough of them."""
+        experiment = self.experiment
+        return max(experiment.round_size, min(_LARGE_ROUND_SIZE, experiment.horizon // _MIN_LARGE_ROUNDS))
+
+    def _advise_rounds(self) -> str:
+        """Return what larger rounds and a larger cap save under shuffling, and what they mean; empty if nothing."""
+        if not self.is_amplified:
+            return ""
+        privacy, question, size = self.privacy, self.typical_question(), self._large_round_size()
+        cap = max(_ADVISED_CAP, privacy.local_epsilon_max)
+        larger = self.model_copy(update={"privacy": privacy.model_copy(update={"local_epsilon_max": cap})})
+        own = arm_mean_error(self, question, self.first_batch(""))
+        least = arm_mean_error(larger, question, size)
+        if least > _MAX_ADVISED_ERROR_RATIO * own:
+            return ""
+        guesses = [1 / (1 + math.exp(-epsilon)) for epsilon in (privacy.local_epsilon_max, cap)]
+        return (
+            f" With experiment.round_size = {size} and privacy.local_epsilon_max = {cap:g} first rounds have "
+            f"{1 - least / own:.0%} less noise; if shuffler and server collude, they name a person's record, of two "
+            f"equally likely ones, with probability {guesses[1]:.1%} at most in place of {guesses[0]:.1%}, and devices "
+            f"need Limits(local_epsilon={cap:g})."
+        )
 
     @override
     def typical_question(self) -> FeatureMeans:

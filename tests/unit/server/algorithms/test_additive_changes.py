@@ -146,7 +146,7 @@ def learn_alone(observed_round: Any, questions: Any, masses: Any) -> Any:
     return information
 
 
-@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("model", MODELS[1:])
 def test_a_round_counts_half_after_a_half_life(model: str) -> None:
     """Whether its evidence is read again or not; planted: nothing fades."""
     *_, (learner, state, policy, release, _) = play(model, 4)
@@ -161,6 +161,16 @@ def test_a_round_counts_half_after_a_half_life(model: str) -> None:
     assert np.allclose(fading.statistics(faded)[0], expected)
     assert np.allclose(fading.statistics(fading._fold_rounds(faded, 0))[0], expected), "whichever rounds are kept"
     assert not np.allclose(learner.statistics(unfaded)[0], expected)
+
+
+def test_rounds_that_are_counted_exactly_are_not_kept() -> None:
+    *_, (learner, state, policy, release, _) = play("none", 3)
+    after, kept = learner.learn(state, policy, release), learner._by_round(state)
+    assert (after.rounds, kept) == ((), [])
+    fading = with_memory(learner)
+    added = after.discounted.endless.information - state.discounted.endless.information
+    faded = fading.learn(state, policy, release).discounted.current.information - added
+    assert np.allclose(faded, 0.5 ** (release.reports / HALF_LIFE) * state.discounted.endless.information)
 
 
 def test_evidence_that_is_not_kept_by_round_fades_too() -> None:

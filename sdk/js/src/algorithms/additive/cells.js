@@ -8,6 +8,8 @@ import { isWhole } from "../../numbers.js";
 const COARSER = [2, 4, 8];
 const BINS = 16;
 const [BINS_MIN, BINS_MAX] = [2, 64];
+/** Most cells of a number where each report has its own noise. */
+const NOISY_BINS_MAX = 16;
 
 /**
  * The cells of a feature: of a number equal parts of its column, and one more where it may be missing; or the codes of levels.
@@ -19,8 +21,9 @@ const countCells = ({ bins, codes, missing }) => (bins || codes.length) + (missi
 
 /** @param {import("../../spec.js").Spec} spec @returns {ShapeCells[]} */
 function listCells(spec) {
-  const { bins = BINS } = spec.table;
-  requireKnown(isWhole(bins, BINS_MIN, BINS_MAX), "algorithm.bins");
+  const { bins: written = BINS } = spec.table;
+  requireKnown(isWhole(written, BINS_MIN, BINS_MAX), "algorithm.bins");
+  const bins = spec.trust.noise === "devices" ? Math.min(written, NOISY_BINS_MAX) : written;
   let start = 0;
   return [...spec.features].map(([name, feature]) => {
     const [{ codes, columns, cyclic = false }] = feature.blocks;
