@@ -100,3 +100,37 @@ def test_shares_of_cells_with_equal_terms_are_those_of_each_cell() -> None:
     for name in ("shares", "weighted", "cut", "spread"):
         assert np.allclose(getattr(at_once, name), getattr(one_by_one, name))
     assert len(np.unique(at_once.shares[0, columns])) < columns.stop - columns.start
+
+
+RANKED = {"age": {"quantiles": np.linspace(0.0, 1.0, 65).tolist()}, "size": {"low": 0, "high": 1}}
+
+
+@pytest.mark.parametrize(("model", "bins", "reported"), [("none", 64, 64), ("central", 64, 64), ("shuffle", 16, 16)])
+def test_quantiles_give_fine_bins_where_reports_have_no_noise_of_their_own(
+    model: str, bins: int, reported: int
+) -> None:
+    """Planted: 64 bins that are written, of which shuffled reports are about 16."""
+    tables: Any = {"context": {"features": RANKED}}
+    spec: Any = spec_of(model, **tables)
+    unset = spec.algorithm.model_fields_set - {"bins"}
+    open_spec = spec.model_copy(
+        update={"algorithm": spec.algorithm.model_construct(unset, **dict(spec.algorithm) | {"bins": 16})}
+    )
+    assert open_spec.with_dependent_defaults().algorithm.bins == bins
+    written: Any = spec_of(model, **tables, algorithm={"bins": 64})
+    assert [feature.bins for feature in written.questions.cells.features[:2]] == [reported] * 2
+
+
+def test_many_shuffled_arms_have_large_rounds_and_advice_on_the_cap() -> None:
+    """Planted: the advised cap, with which nothing is advised."""
+    experiment = {"arms": [f"arm {index}" for index in range(24)], "horizon": 42_000}
+    numbers: Any = {"features": {f"x{index}": {"low": 0, "high": 1} for index in range(6)}}
+    spec: Any = spec_of("shuffle", experiment=experiment, algorithm={"bins": 16}, context=numbers)
+    assert spec.experiment.round_size == 4000
+    (concern,) = [text for text in spec.concerns() if "first rounds" in text]
+    assert "privacy.local_epsilon_max = 6" in concern
+    assert "99.8% at most in place of 98.2%" in concern
+    raised = spec.model_copy(update={"privacy": spec.privacy.model_copy(update={"local_epsilon_max": 6.0})})
+    assert not [text for text in raised.concerns() if "first rounds" in text]
+    few: Any = spec_of("shuffle", experiment={**experiment, "arms": ["a", "b"]}, context=numbers)
+    assert few.experiment.round_size == 1000
