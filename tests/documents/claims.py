@@ -23,8 +23,9 @@ _MIDDLE = """
 
 ## What runs say
 
-Sentences of the [full run](../papers-made-again.html), of few seeds, by the command that makes each again. Its Figures
-8 and 9 have half of the printed people in each source, where the command now has all; its Table 2 of paper 1 has n/4
+Sentences of the [full run](../papers-made-again.html), of few seeds, by the command that makes each again. It is of the
+code of 27 November 2026; [all small versions](../papers-made-small.html) are of 1 December. The full run's Figures 8
+and 9 have half of the printed people in each source, where the command now has all; its Table 2 of paper 1 has n/4
 from other runs, where the command now reads n/4 and n from one.
 
 | command | what its rows say |
