@@ -147,7 +147,7 @@ def test_coins_that_depend_on_the_reward_are_caught(name: str, monkeypatch: pyte
 
 
 def further_coins_of_the_first_message(patch: pytest.MonkeyPatch) -> None:
-    """Messages that have the coins of a person's first one: a permuted batch links them."""
+    """Further messages with the first message's coins: a permuted batch links a person's messages."""
     patch.setattr(VectorSymbol, "randomize", partialmethod(_randomize_with, lambda first, _: first))
 
 
@@ -175,7 +175,7 @@ def _randomize_with(self: Any, draw_further: Any, contributions: Any, noise: Any
     "plant", [further_coins_of_the_first_message, further_coins_picked_by_the_record], ids=lambda p: p.__name__
 )
 def test_coins_of_further_messages_are_attacked_each(plant: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of several shuffled messages with coins of their own the device draws those of the first one."""
+    """The device draws coins for the first of several shuffled messages; mechanisms draw further coins."""
     (part,) = (part for part in parts_of("linear", SAMPLES) if part.model == "shuffle")
     assert part.examine(ALARM).is_satisfied
     plant(monkeypatch)

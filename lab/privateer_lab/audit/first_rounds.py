@@ -55,7 +55,7 @@ class FirstRound(NamedTuple):
 
 
 def count_reports(samples: int) -> int:
-    """Return the number of reports of an attack that opens each, for so many observations of a cheap one."""
+    """Return the number of reports that an attack opens where a cheaper attack makes ``samples`` observations."""
     return min(_MAX_REPORTS, max(_MIN_REPORTS, samples // _SAMPLES_PER_REPORT))
 
 

@@ -46,7 +46,7 @@ class LateSigns:
 
     @property
     def suspects(self) -> tuple[str, ...]:
-        """Features that no spec should have until somebody says that they are known, those that explain most first."""
+        """Features that a spec leaves out unless the operator calls them known, by the share of rewards explained."""
         return tuple(name for name in dict.fromkeys((*self.strong, *self.dependent)) if name not in self.known)
 
     def explain(self) -> Iterator[str]:

@@ -44,7 +44,7 @@ export class Client {
     this.ledger = ledger instanceof Ledger ? ledger : new IndexedDbLedger(ledger);
     /** @type {import("./verification.js").Limits} */
     this.limits = { ...LIMITS, ...limits };
-    for (const name of Object.keys(limits)) if (!(name in LIMITS)) throw invalid(`there is no such limit: ${Object.keys(LIMITS).join(", ")}`, `limits.${name}`);
+    for (const name of Object.keys(limits)) if (!(name in LIMITS)) throw invalid(`limits are ${Object.keys(LIMITS).join(", ")}`, `limits.${name}`);
     if (!(timeout > 0 && timeout < Infinity)) throw invalid(SECONDS, "timeout");
     if (!(retryTimeout >= 0 && retryTimeout < Infinity)) throw invalid(SECONDS, "retryTimeout");
     this.serverKeys = serverKeys;
@@ -121,13 +121,13 @@ export class Client {
     await this.checkServer();
     const outcomes = await this.settle(Infinity);
     /** @type {import("./issuer.js").Sent[]} */
-    const sent = [];
+    const reports = [];
     for (const [identity, sealed] of await this.waiting()) {
       const { outcome, reason } = await this.delivery.once(identity, sealed);
       outcomes[parseName(identity)] = outcome;
-      sent.push([identity, sealed, reason]);
+      reports.push([identity, sealed, reason]);
     }
-    await this.issuer?.replenish(this, sent);
+    await this.issuer?.replenish(this, reports);
     return outcomes;
   }
 

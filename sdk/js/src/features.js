@@ -185,7 +185,7 @@ export function encodeColumns(features, values) {
     if (!features.has(name)) throw invalid(`the experiment has no such feature, but ${[...features.keys()].join(", ") || "none"}`, name);
   }
   return [...features].flatMap(([name, feature]) => {
-    if (!Object.hasOwn(values, name)) throw invalid("missing: give every feature a value, or null", name);
+    if (!Object.hasOwn(values, name)) throw invalid("missing: give a value, or null", name);
     return feature.encode(values[name]);
   });
 }

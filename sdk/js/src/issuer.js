@@ -65,19 +65,19 @@ export class Issuer {
   /**
    * Get tokens for the reports that wait without: the next `flush` sends them, apart from this request. Those whose tokens
    * the endpoint does not know get others if it never will.
-   * @param {import("./client.js").Client} client @param {Sent[]} sent
+   * @param {import("./client.js").Client} client @param {Sent[]} reports
    */
-  replenish(client, sent) {
-    return this.fillWaiting(client, sent).catch(warnOf(client));
+  replenish(client, reports) {
+    return this.fillWaiting(client, reports).catch(warnOf(client));
   }
 
-  /** @param {import("./client.js").Client} client @param {Sent[]} sent */
-  async fillWaiting(client, sent) {
+  /** @param {import("./client.js").Client} client @param {Sent[]} reports */
+  async fillWaiting(client, reports) {
     for (const [identity, { endpoint }] of await client.waiting()) {
       const tokens = this.tokens(client, parseName(identity));
       await tokens.fill(endpoint, await tokens.tokenStore.bare(identity, endpoint), client.timeout);
     }
-    for (const [identity, sealed, reason] of sent) {
+    for (const [identity, sealed, reason] of reports) {
       if (DOUBTED.has(reason ?? "")) await this.tokens(client, parseName(identity)).replace(sealed, client.timeout);
     }
   }

@@ -95,7 +95,7 @@ async def wait_for(is_copied: Any) -> None:
 async def test_a_batch_is_decided_once_whatever_the_server_says_later(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Other answers to a repeated opening would give the server a sum of other people, with other noise."""
+    """A second answer to a repeated opening would give the server a sum of different people with fresh noise."""
     serve_split(monkeypatch)
     (tmp_path / "trusted").mkdir()
     way = Unfair()

@@ -1,4 +1,4 @@
-"""A server that trusts one shuffler, whose key the test has."""
+"""A server that trusts one shuffler, and the shuffler's key."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Closings: sums that a dishonest helper bends, and those of them that the server refuses."""
+"""Closings: sums that a dishonest helper bends, and which of these the server refuses."""
 
 import numpy as np
 import pytest

@@ -27,7 +27,7 @@ const REMEDIES = {
 
 const makeUntrustedError = (/** @type {string} */ detail) => refused(`${detail}: such keys would tell devices apart, do not report there`, "issuer");
 const UNLISTED = "the server lists no token keys: have its operator set PRIVATEER_TOKEN_KEYS";
-const LAGS = "the endpoint does not show the newest token key that the server lists: try again in a few minutes; if it lasts, do not report there";
+const LAGS = "the endpoint does not show the newest token key that the server lists: try again in minutes; if it lasts, do not report there";
 const makeUnavailableError = (/** @type {string} */ detail) => new PrivateerError("unavailable", `${detail}: try again later`, "issuer");
 
 /** Gets tokens for one experiment. */

@@ -330,7 +330,7 @@ class AdditiveSpec(ArmsSpec):
         return max(experiment.round_size, min(_LARGE_ROUND_SIZE, experiment.horizon // _MIN_LARGE_ROUNDS))
 
     def _advise_rounds(self) -> str:
-        """Return what larger rounds and a larger cap save under shuffling, and what they mean; empty if nothing."""
+        """Return the noise that larger rounds and a larger cap save under shuffling, with their risk; empty if none."""
         if not self.is_amplified:
             return ""
         privacy, question, size = self.privacy, self.typical_question(), self._large_round_size()

@@ -136,7 +136,7 @@ def test_a_column_that_came_of_the_option_is_left_out_of_model_and_draft(tmp_pat
 @pytest.mark.usefixtures("short_search")
 @pytest.mark.parametrize("is_late", [True, False])
 def test_a_feature_that_explains_most_stays_only_if_rows_show_that_it_came_before(tmp_path, is_late):
-    """Planted: a column that came of the reward was kept, with all others, and nothing was tried."""
+    """Planted: a column made from the reward stayed in the draft, and no set of features was tried."""
     rng, rows = np.random.default_rng(2), 3_000
     x, arm = rng.random(rows), rng.integers(0, 2, rows)
     won = rng.random(rows) < 0.35 + 0.2 * arm + np.where(x > 0.5, 0.2, -0.2) * (1 + arm)

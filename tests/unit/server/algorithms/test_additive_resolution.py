@@ -1,4 +1,4 @@
-"""The bins in which numbers are learned: what evidence asks for, and that nothing else depends on the others."""
+"""Bins of numbers: how many evidence asks for, and that features are judged independently."""
 
 from dataclasses import replace
 from typing import Any
@@ -81,7 +81,7 @@ def test_questions_about_learned_bins_are_those_of_reports_in_order() -> None:
 
 
 def test_shares_of_cells_with_equal_terms_are_those_of_each_cell() -> None:
-    """Terms of an arm that nobody gets are equal, or differ, so that cells are worked out at once, or one by one."""
+    """Terms of an arm without participants are equal, or differ, so that cells are solved together, or one by one."""
     spec: Any = spec_of("none", algorithm={"bins": 32})
     policy: Any = learner_for(spec).open_next_round(learner_for(spec).start(1), 1, 1).policy
     rng, cells = np.random.default_rng(2), policy.questions.cells

@@ -6,10 +6,9 @@ import { isWhole } from "../../numbers.js";
 
 /** Numbers of merged cells in which a feature in order is asked about, besides its own cells. */
 const COARSER = [2, 4, 8];
+/** Cells of a number unless the spec says otherwise, and at most where each report has its own noise. */
 const BINS = 16;
 const [BINS_MIN, BINS_MAX] = [2, 64];
-/** Most cells of a number where each report has its own noise. */
-const NOISY_BINS_MAX = 16;
 
 /**
  * The cells of a feature: of a number equal parts of its column, and one more where it may be missing; or the codes of levels.
@@ -21,9 +20,9 @@ const countCells = ({ bins, codes, missing }) => (bins || codes.length) + (missi
 
 /** @param {import("../../spec.js").Spec} spec @returns {ShapeCells[]} */
 function listCells(spec) {
-  const { bins: written = BINS } = spec.table;
-  requireKnown(isWhole(written, BINS_MIN, BINS_MAX), "algorithm.bins");
-  const bins = spec.trust.noise === "devices" ? Math.min(written, NOISY_BINS_MAX) : written;
+  let { bins = BINS } = spec.table;
+  requireKnown(isWhole(bins, BINS_MIN, BINS_MAX), "algorithm.bins");
+  if (spec.trust.noise === "devices") bins = Math.min(bins, BINS);
   let start = 0;
   return [...spec.features].map(([name, feature]) => {
     const [{ codes, columns, cyclic = false }] = feature.blocks;
