@@ -7,10 +7,10 @@ three quarters are, 7.9 standard deviations beyond.
 
 from collections.abc import Mapping
 from contextlib import contextmanager
-from dataclasses import replace
 from functools import partialmethod
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -166,7 +166,8 @@ def _randomize_with(self: Any, draw_further: Any, contributions: Any, noise: Any
     is_picked = contributions.values[:, 0] >= 0
     further = [draw_further(contributions.coins, is_picked) for _ in range(self.repeats - 1)]
     coins = np.stack([contributions.coins, *further], axis=1).ravel()
-    repeated = replace(contributions, coins=coins, values=np.repeat(contributions.values, self.repeats, axis=0))
+    values = np.repeat(contributions.values, self.repeats, axis=0)
+    repeated = msgspec.structs.replace(contributions, coins=coins, values=values)
     symbols = self.response.randomize(self.own_symbols(repeated), noise)
     return with_coins(coins, symbols).reshape(-1, self.repeats)
 

@@ -23,7 +23,6 @@ from privateer_core.wire.publication import ASKS_HEADER, ASKS_NOBODY
 from privateer_lab.cli.command_line import main
 from privateer_lab.doctor import places as answers
 from privateer_lab.services import rest
-from privateer_shuffler import delivery
 from privateer_shuffler.upstream import Upstream
 from tests.support.answers import document
 from tests.support.clocks import Hands
@@ -341,7 +340,7 @@ async def test_a_compressed_body_is_not_unpacked(call: str) -> None:
 
 async def test_a_body_that_trickles_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
     """A byte now and then keeps any time limit for a single read from running out."""
-    monkeypatch.setattr(delivery, "_ANSWER_SECONDS", 0.2)
+    monkeypatch.setattr("privateer_shuffler.upstream._ANSWER_SECONDS", 0.2)
     body = CountedPieces(lambda: b"x", 10**6, pause=0.02)
     async with asyncio.timeout(20):
         with pytest.raises(Unavailable):

@@ -107,7 +107,7 @@ def test_a_bin_that_was_split_is_an_average_over_its_halves_by_their_people():
     means, variances = process.posterior()
     assert np.array([0.8, 0.2]) @ means == pytest.approx([0.5, 0.5], abs=1e-4)
     assert variances[0, 0] < variances[1, 0]
-    (bins, observations) = process.groups[0]
+    (bins, observations) = process.correlated_groups[0]
     assert bins == slice(0, 2)
     assert observations.information[0] == pytest.approx(1e6 * np.outer([0.8, 0.2], [0.8, 0.2]))
 
