@@ -15,7 +15,8 @@ from privateer_core.spec.spec import Spec
 from privateer_lab.audit.case import Case
 from privateer_lab.audit.first_rounds import FirstRound, count_reports
 from privateer_lab.audit.law import Scores
-from privateer_lab.audit.views import Coins, Target, attack_releases, log_likelihood
+from privateer_lab.audit.likelihoods import log_likelihood
+from privateer_lab.audit.views import Coins, Target, attack_releases
 from privateer_lab.audit.whole_experiments import iterate_tight_claims
 
 _SOURCE: Final = "past"

@@ -25,7 +25,8 @@ from privateer_core.wire.publication import Round, decode_envelope, split_sealed
 from privateer_lab.audit.case import DELTA, Case
 from privateer_lab.audit.first_rounds import FirstRound, count_reports
 from privateer_lab.audit.law import Scores
-from privateer_lab.audit.views import Target, draw_coins, draw_target_coins, log_likelihood, model_for, score_batches
+from privateer_lab.audit.likelihoods import log_likelihood
+from privateer_lab.audit.views import Target, draw_coins, draw_target_coins, model_for, score_batches
 from privateer_lab.audit.views import attack_reports as report_view
 from privateer_lab.audit.whole_experiments import (
     OPPOSITE_REWARDS,

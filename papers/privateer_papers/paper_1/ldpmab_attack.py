@@ -10,8 +10,9 @@ from privateer_core.primitives.contributions import KeyedValues
 from privateer_core.sampling.randomness import SecureNoise
 from privateer_lab.audit.case import Case, Integers, MechanismPart, Noise, build_part
 from privateer_lab.audit.law import LaplaceLaw, Law, Scores
+from privateer_lab.audit.likelihoods import log_likelihood
 from privateer_lab.audit.mechanisms import keyed
-from privateer_lab.audit.views import Target, attack_reports, log_likelihood, mechanism_case, model_for
+from privateer_lab.audit.views import Target, attack_reports, mechanism_case, model_for
 from privateer_papers.paper_1.laplace_cells import GRID_POINTS_PER_UNIT, LaplaceCells
 from privateer_papers.published_trust import PUBLISHED
 

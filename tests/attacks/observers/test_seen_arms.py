@@ -30,8 +30,8 @@ from privateer_core.spec.privacy import Privacy
 from privateer_lab.audit.attacks.partition import as_local_cases, visible_arm_cases
 from privateer_lab.audit.case import Case
 from privateer_lab.audit.law import LowerBounds, Scores, bound_losses
+from privateer_lab.audit.likelihoods import log_likelihood
 from privateer_lab.audit.suite import FALSE_ALARM, AuditFinding, _run_attack
-from privateer_lab.audit.views import log_likelihood
 from privateer_lab.audit.whole_experiments import gain_cases, gain_contributor
 from privateer_lab.audit.whole_experiments import gain_policy as policy_of_gain
 from privateer_lab.simulation.scores import SeededNoise

@@ -13,7 +13,7 @@ from privateer_core.mechanisms.tiered_symbol import Channel, TieredSymbol
 from privateer_core.primitives.contributions import KeyedValues
 from privateer_core.primitives.public_coins import Layout
 from privateer_core.sampling.randomness import SecureNoise
-from privateer_lab.audit.views import log_likelihood
+from privateer_lab.audit.likelihoods import log_likelihood
 
 LAYOUT = Layout.example()
 CHANNELS = (Channel(1.0, 1, False, 0.5), Channel(4.0, 8, True, 0.5))

@@ -19,6 +19,7 @@ from privateer_core.spec.privacy import Privacy
 from privateer_lab.audit import views
 from privateer_lab.audit.case import Case, Sampler
 from privateer_lab.audit.law import Scores
+from privateer_lab.audit.likelihoods import log_likelihood
 
 _BATCH_SIZE: Final = 100
 _BATCHES_PER_CHUNK: Final = 500
@@ -82,7 +83,7 @@ def _as_local_case(scene: Scene, privacy: Privacy, count: int, factor: float) ->
         coins = _draw_coins_choosing(weakened, scene.neighbours[neighbour], scene.arm, count)
         reports, arms = _make_reports(weakened, scene.neighbours[neighbour], coins), np.full(count, scene.arm)
         contributions = (_contribute(weakened, person, coins, arms) for person in scene.neighbours)
-        left, right = (views.log_likelihood(weakened.mechanism, values, reports) for values in contributions)
+        left, right = (log_likelihood(weakened.mechanism, values, reports) for values in contributions)
         return np.asarray(left - right)
 
     name, kind = f"seen arm as local, {scene.name}", type(terms.mechanism).__name__
@@ -177,7 +178,7 @@ def _find_densities(
     allocation = policy.layout.shares[key]
 
     def density_of_arms(arms: NDArray[np.int64]) -> Scores:
-        return np.exp(views.log_likelihood(policy.mechanism, _contribute(policy, person, coins, arms), reports))
+        return np.exp(log_likelihood(policy.mechanism, _contribute(policy, person, coins, arms), reports))
 
     if policy.has_fresh_coins:
         weights = enumerate(allocation) if seen_arm is None else [(seen_arm, 1.0)]

@@ -20,6 +20,7 @@ from privateer_core.sampling.randomness import SecureNoise
 from privateer_lab.audit import views
 from privateer_lab.audit.case import Case, Integers, MechanismPart, Noise, Outcomes, build_part
 from privateer_lab.audit.law import LaplaceLaw, Law, NormalLaw
+from privateer_lab.audit.likelihoods import log_likelihood
 
 LAYOUT = Layout.example()
 Person = tuple[int, float]
@@ -146,9 +147,7 @@ def response_part(
     """Build the part that is a symbol, from ``first`` on, of contributions (neighbour, count) with `PUBLIC_COIN`."""
     rows = np.zeros(symbols, mechanism.randomize(contribute(0, 1), SecureNoise()).dtype)
     rows["slot"], rows["symbol"] = PUBLIC_COIN, first + np.arange(symbols)
-    likelihoods = np.exp(
-        [views.log_likelihood(mechanism, contribute(neighbour, symbols), rows) for neighbour in (0, 1)]
-    )
+    likelihoods = np.exp([log_likelihood(mechanism, contribute(neighbour, symbols), rows) for neighbour in (0, 1)])
     outcomes = Outcomes(likelihoods / likelihoods.sum(axis=1, keepdims=True), Pure(mechanism.local_epsilon))
 
     def observe(neighbour: int, count: int) -> Integers:
