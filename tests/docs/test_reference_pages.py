@@ -174,4 +174,4 @@ def test_every_row_says_until_when() -> None:
 
 def test_a_backup_has_what_the_page_says() -> None:
     tables = set(re.findall(r"CREATE TABLE (\w+)", created(STORE.schema)))
-    assert tables - set(_TABLES) == {"parts", "report_ids", "probe", "backup"}
+    assert tables - set(_TABLES) == {"parts", "report_ids", "openings", "probe", "backup"}
