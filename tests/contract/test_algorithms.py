@@ -15,7 +15,7 @@ from privateer_core.answer.parts import BinMeans
 from privateer_core.answer.policy_view import PolicyView
 from privateer_core.codec import decode, encode
 from privateer_core.errors import SpecError, TermsRefused
-from privateer_core.policies.policy import message_size
+from privateer_core.policies.policy import sealed_size
 from privateer_core.privacy.terms_verification import Limits, verify
 from privateer_core.privacy.trust import TRUST
 from privateer_core.spec.arms import ARMS_MIN, ArmsSpec
@@ -41,7 +41,7 @@ def facts_of(spec, step):
         version=step.policy.version,
         model=spec.privacy.model,
         batch_size=step.batch_size,
-        sealed_size=64 + message_size(step.policy),
+        sealed_size=sealed_size(step.policy),
         public_key=bytes(32),
         messages=terms.messages,
         groups=terms.mechanism.groups,

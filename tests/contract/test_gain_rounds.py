@@ -12,7 +12,7 @@ from privateer_core.algorithms import ALGORITHMS, algorithm, parse_spec
 from privateer_core.codec import decode, encode
 from privateer_core.errors import TermsRefused
 from privateer_core.policies.gain_policy import GainPolicy, decode_policy
-from privateer_core.policies.policy import message_size
+from privateer_core.policies.policy import sealed_size
 from privateer_core.privacy.certificate import recompute
 from privateer_core.privacy.record import Row, describe_terms, make_record
 from privateer_core.privacy.record_verification import read_certificates
@@ -57,7 +57,7 @@ def turns(request: Any) -> tuple[Any, list[Any]]:
 def publish_round(spec: Any, step: Any) -> bytes:
     terms = step.policy.terms
     facts = Round(
-        *(spec.name, step.policy.version, spec.privacy.model, terms.batch_size, 64 + message_size(step.policy), PUBLIC),
+        *(spec.name, step.policy.version, spec.privacy.model, terms.batch_size, sealed_size(step.policy), PUBLIC),
         messages=terms.messages,
         groups=terms.mechanism.groups,
     )

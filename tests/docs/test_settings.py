@@ -185,9 +185,9 @@ def test_every_database_has_a_password_of_its_own_and_no_root() -> None:
     databases = {name: service for name, service in composed.items() if name.endswith("-db")}
     passwords = {name: service["environment"]["POSTGRES_PASSWORD"] for name, service in databases.items()}
     assert len(set(passwords.values())) == len(passwords) == 3
-    assert all(re.fullmatch(r"\$\{PRIVATEER_[A-Z_]+_PASSWORD:\?[^}]+\}", password_) for password_ in passwords.values()), (
-        "none has a default, and each says what to do"
-    )
+    assert all(
+        re.fullmatch(r"\$\{PRIVATEER_[A-Z_]+_PASSWORD:\?[^}]+\}", password_) for password_ in passwords.values()
+    ), "none has a default, and each says what to do"
     assert all(service["user"] == "postgres" for service in databases.values())
     for service in composed.values():
         for address in service.get("environment", {}).values():

@@ -18,7 +18,7 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from privateer_client import OfflinePolicy
 from privateer_core.algorithms import algorithm
 from privateer_core.codec import encode, encode_canonical_json
-from privateer_core.policies.policy import Policy, message_size
+from privateer_core.policies.policy import Policy, sealed_size
 from privateer_core.spec.spec import Spec
 from privateer_core.wire.publication import Drain, Publication, Round, encode_publication
 from privateer_server.rounds.schedule import Schedule
@@ -123,7 +123,7 @@ def published(spec: Spec, grown: Grown | None = None, over: Policy | None = None
     terms = policy.terms
     timed = {} if over else {"least": step.min_reports, "deadline": int(1000 + step.seconds) if step.seconds else 0}
     round_ = Round(
-        *(spec.name, VERSION, spec.privacy.model, terms.batch_size, 64 + message_size(policy), _KEY, terms.messages),
+        *(spec.name, VERSION, spec.privacy.model, terms.batch_size, sealed_size(policy), _KEY, terms.messages),
         groups=terms.mechanism.groups,
         **timed,
     )

@@ -14,7 +14,7 @@ from privateer_core.accounting.amplification import shuffled_delta
 from privateer_core.algorithms import parse_spec
 from privateer_core.codec import encode
 from privateer_core.errors import PrivateerError
-from privateer_core.policies.policy import message_size, prefix_ages
+from privateer_core.policies.policy import prefix_ages, sealed_size
 from privateer_core.primitives.public_coins import Layout, hash_to_bucket, hash_to_sign
 from privateer_core.primitives.questions import KeyedMeans
 from privateer_core.privacy.terms_verification import Limits
@@ -136,7 +136,7 @@ def publication_of(spec: Spec, grown: Callable[[Any, Spec], Any] | None = None) 
         policy = grown(policy, spec)
     terms = policy.terms
     facts = Round(
-        *(spec.name, 4, spec.privacy.model, terms.batch_size, 64 + message_size(policy)),
+        *(spec.name, 4, spec.privacy.model, terms.batch_size, sealed_size(policy)),
         *(KEY.public_key().public_bytes_raw(), terms.messages),
     )
     return encode_publication(Publication(facts, spec.model_dump_json().encode(), encode(policy)))

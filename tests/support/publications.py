@@ -7,7 +7,7 @@ import msgspec
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 from privateer_core.codec import encode
-from privateer_core.policies.policy import message_size
+from privateer_core.policies.policy import sealed_size
 from privateer_core.spec.spec import Spec
 from privateer_core.wire.publication import Drain, Publication, Round, encode_publication
 from privateer_server.rounds.schedule import Schedule
@@ -41,7 +41,7 @@ def _open_round(kind: type[Spec], text: str, version: int) -> tuple[dict[str, An
         "version": version,
         "model": spec.privacy.model,
         "batch_size": step.batch_size,
-        "sealed_size": 64 + message_size(step.policy),
+        "sealed_size": sealed_size(step.policy),
         "public_key": KEY.public_key().public_bytes_raw(),
         "messages": terms.messages,
         "groups": terms.mechanism.groups,

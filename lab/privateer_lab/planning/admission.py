@@ -9,7 +9,7 @@ import msgspec
 from privateer_core.errors import PrivateerError, SpecError
 from privateer_core.privacy.cell_reports import describe_horizon_concerns
 from privateer_core.privacy.order import list_concerns
-from privateer_core.privacy.trust import Recipient
+from privateer_core.privacy.trust import CALIBRATIONS, Recipient
 from privateer_core.serving.admission import ServerLimits, ShufflerLimits, raise_refusals
 from privateer_core.spec.spec import Spec
 from privateer_lab.services.rest import request_json
@@ -39,7 +39,7 @@ def concerns_before_start(spec: Spec, *, gains: bool = False) -> list[str]:
     """
     refuted = {*describe_horizon_concerns(spec)} if gains else set[str]()
     concerns = [concern for concern in list_concerns(spec) if concern not in refuted]
-    if not spec.privacy.trust.is_simulated:
+    if spec.privacy.trust.calibration in CALIBRATIONS:
         with suppress(SpecError):  # which a trial of the spec raises
             refusals = _open(spec, KnownLimits())[1]
             concerns += [f"services as they are shipped refuse this spec: {refusal}" for refusal in refusals]
