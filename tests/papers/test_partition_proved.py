@@ -3,6 +3,7 @@
 from dataclasses import replace
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 from hypothesis import given
@@ -58,7 +59,7 @@ def test_scores_that_are_signs_have_no_heavy_steps(monkeypatch):
     learner: Any = learner_for(make_spec(PROVED))
     policy = learner.policy(learner.start(0), NewRound(1, 1, 1000))
     sparse = wild_release(policy, np.random.default_rng(1), 0.3)
-    signs = replace(sparse, hit_own=1.0, hit_other=1.0, hit_none=1.0)
+    signs = msgspec.structs.replace(sparse, hit_own=1.0, hit_other=1.0, hit_none=1.0)
     assert learner.learn(learner.start(0), policy, signs).heaviest.tolist() == [0.0]
     assert learner.learn(learner.start(0), policy, sparse).heaviest[0] > 0
 
