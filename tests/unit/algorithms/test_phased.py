@@ -4,6 +4,7 @@ import math
 from dataclasses import replace
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -171,9 +172,9 @@ OVERFLOWING = np.array([0, 1 << 62, (1 << 63) - 1, -(1 << 62), 5][: len(POLICY.s
         {"support": np.array([[0, 1]])},
         {"plays": np.zeros(5, np.int64)},
         {"plays": np.array([1])},
-        {"draw": replace(POLICY.draw, start=-1)},
-        {"draw": replace(POLICY.draw, people=POLICY.draw.people + 1)},
-        {"draw": replace(POLICY.draw, places=POLICY.draw.places + 1)},
+        {"draw": msgspec.structs.replace(POLICY.draw, start=-1)},
+        {"draw": msgspec.structs.replace(POLICY.draw, people=POLICY.draw.people + 1)},
+        {"draw": msgspec.structs.replace(POLICY.draw, places=POLICY.draw.places + 1)},
         {"middle": 0.5},
     ],
     ids=str,

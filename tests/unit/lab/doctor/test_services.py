@@ -49,8 +49,7 @@ def test_rounds_that_close_meanwhile_are_no_finding(deployment: Deployment, caps
         with httpx.Client(base_url=deployment.at.server) as client:
             while not ended.is_set():
                 body = client.get("/experiments/busy/policy", headers=MSGPACK).content
-                for sealed_report in sealed_reports(body, 20):
-                    client.post("/reports", content=body_of(body, [sealed_report]))
+                client.post("/reports", content=body_of(body, sealed_reports(body, 20)))
 
     filling = Thread(target=fill)
     filling.start()
