@@ -1,8 +1,9 @@
 """Whole experiments under attack: true claims stand; people who are asked again, or are not clipped, are caught."""
 
 from collections.abc import Callable
-from dataclasses import replace
+from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -107,7 +108,11 @@ def the_same_people_in_every_round(patch: pytest.MonkeyPatch) -> None:
 def sampling_with_replacement(patch: pytest.MonkeyPatch) -> None:
     """Every round draws anew from the whole population."""
     select = Draw.select_participants
-    patch.setattr(Draw, "select_participants", lambda self: select(replace(self, seed=self.seed + self.start, start=0)))
+
+    def select_anew(draw: Draw) -> Any:
+        return select(msgspec.structs.replace(draw, seed=draw.seed + draw.start, start=0))
+
+    patch.setattr(Draw, "select_participants", select_anew)
 
 
 def unclipped_rewards(patch: pytest.MonkeyPatch) -> None:
