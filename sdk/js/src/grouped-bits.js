@@ -4,12 +4,14 @@
 import { RATIO_MIN, ROUNDING, TAIL, computeMasses } from "./amplification.js";
 
 /** Relative distance from the delta of a crowd at which the search for the worst one stops. */
-const TOLERANCE = 0.02;
+const TOLERANCE = 0.005;
 /** The same for each size of a group that varies. */
 const GROUP_TOLERANCE = 0.05;
+/** A size whose part is below this share of the usual one is not searched. */
+const SMALL = 0.02;
 /** The number of people in a group is rounded down to at least so many sizes, if it varies that much. */
 const SIZES = 24;
-const NEAR = 1.5;
+const NEAR = 1.02;
 
 /**
  * An upper bound of delta at epsilon, of one bit among those of `honest` people of whom each is in the group with the chance `share`.
@@ -26,7 +28,7 @@ export function groupedDelta(epsilon, local, honest, share) {
   let [delta, bound] = [0, 1];
   sizes.forEach(([size, mass], i) => {
     // The bound of a smaller size holds for a larger size, too.
-    if (mass * bound > TOLERANCE * usual) bound = findWorstDelta(crowdDelta, size, alike[i], tolerance * Math.max(alike[i], usual / mass));
+    if (mass * bound > SMALL * usual) bound = findWorstDelta(crowdDelta, size, alike[i], tolerance * Math.max(alike[i], usual / mass));
     delta += mass * bound;
   });
   return Math.min(1, (8 * TAIL + delta) * ROUNDING);

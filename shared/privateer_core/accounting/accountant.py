@@ -31,7 +31,7 @@ from privateer_core.accounting.events import (
 from privateer_core.accounting.gaussian import gaussian_delta
 from privateer_core.accounting.grouped_bits import grouped_delta
 from privateer_core.accounting.loss import Composition, loss_from_curve
-from privateer_core.accounting.numerics import check
+from privateer_core.accounting.numerics import check, smallest_epsilon
 from privateer_core.errors import SpecError
 
 _GRID: Final = 600
@@ -39,7 +39,6 @@ _GRID: Final = 600
 _COARSE_GRID: Final = 150
 """Grid points if a composed curve takes milliseconds an epsilon; the coarse grid adds .1 % to delta."""
 _SLOW_EVENTS: Final = (Parallel, ShuffledResponse, GroupedResponse, ShuffledSubset)
-_EPSILON_TOLERANCE: Final = 1e-9
 _GUESS_MARGINS: Final = (1e-9, 1e-8, 1e-7)
 """Relative margins, added in turn to a guess of an epsilon until delta at the sum is small enough."""
 _ROUNDING_FACTOR: Final = 1 + 1e-9
@@ -91,19 +90,7 @@ class Curve(msgspec.Struct, frozen=True):
                 candidate = min(guess + margin * max(1.0, guess), EPSILON_MAX)
                 if self._delta(candidate) <= delta:
                     return candidate
-        return self._search_epsilon(delta)
-
-    def _search_epsilon(self, delta: float) -> float:
-        """Return the smallest epsilon at ``delta`` by bisection, rounded up; infinity above 64."""
-        if self._delta(0.0) <= delta:
-            return 0.0
-        if self._delta(EPSILON_MAX) > delta:
-            return math.inf
-        low, high = 0.0, EPSILON_MAX
-        while high - low > _EPSILON_TOLERANCE * max(1.0, low):
-            middle = (low + high) / 2
-            low, high = (low, middle) if self._delta(middle) <= delta else (middle, high)
-        return high
+        return smallest_epsilon(lambda epsilon: self._delta(epsilon) <= delta, EPSILON_MAX)
 
 
 @lru_cache(maxsize=4096)

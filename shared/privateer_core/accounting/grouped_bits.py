@@ -8,7 +8,8 @@ from typing import Final
 import numpy as np
 
 from privateer_core.accounting.amplification import TAIL_MASS, trim_binomial
-from privateer_core.accounting.numerics import largest_local_epsilon
+from privateer_core.accounting.events import EPSILON_MAX
+from privateer_core.accounting.numerics import largest_local_epsilon, smallest_epsilon
 from privateer_core.arrays import Array
 from privateer_core.errors import SpecError
 
@@ -16,18 +17,20 @@ _ROUNDING_FACTOR: Final = 1 + 1e-5
 """Factor that covers rounding errors of differences of binomial tails."""
 _EPSILON_RATIO_MIN: Final = 1 + 1e-7
 """A local epsilon nearer to epsilon is rounded up: ``_ROUNDING_FACTOR`` would not cover their difference."""
-_TOLERANCE: Final = 0.02
+_TOLERANCE: Final = 0.005
 """Relative distance of the bound from the delta of a crowd, at which the search for the worst crowd stops."""
 _GROUP_TOLERANCE: Final = 0.05
 """The same for each size of a group that varies."""
+_SMALL: Final = 0.02
+"""A size whose part is below this share of the usual one is not searched."""
 _SIZES: Final = 24
 """Least number of sizes to which the number of people in a group is rounded down, if it varies that much."""
-_NEAR: Final = 1.5
+_NEAR: Final = 1.02
 """Ratio of a bound to the largest delta so far from which on a crowd in the middle would not end the search."""
 _SAFE_DELTA_SHARE: Final = 0.5
 """The bound of a smaller batch holds for a larger batch if it is below this share of delta, despite rounding."""
-_RESOLUTION: Final = 1e-3
-"""Local epsilons are searched, and published, in steps of this size."""
+_RESOLUTION: Final = 1e-4
+"""Steps in which local epsilons are searched and published: 0.001 may change epsilon by a fiftieth."""
 
 
 @lru_cache(maxsize=1 << 16)
@@ -66,7 +69,7 @@ def grouped_delta(epsilon: float, local_epsilon: float, batch: int, share: float
     delta, bound = 0.0, 1.0
     for (size, mass), alike_delta in zip(sizes, alike_deltas, strict=True):
         # The bound of a smaller size holds for a larger size, too.
-        if mass * bound > _TOLERANCE * usual:
+        if mass * bound > _SMALL * usual:
             bound = crowds.worst_delta(size, alike_delta, tolerance * max(alike_delta, usual / mass))
         delta += mass * bound
     return min(1.0, (8 * TAIL_MASS + delta) * _ROUNDING_FACTOR)
@@ -88,7 +91,7 @@ def _round_down(trials: int, probability: float) -> list[tuple[int, float]]:
 def grouped_local_epsilon(epsilon: float, delta: float, batch: int, limit: float, share: float = 1.0) -> float:
     """Return the largest local epsilon, at most ``limit``, of a bit whose group is (epsilon, delta)-private.
 
-    It is a multiple of 0.001, and at least ``min(epsilon, limit)``. The parameters are those of `grouped_delta` and of
+    It is a multiple of 0.0001, and at least ``min(epsilon, limit)``. The parameters are those of `grouped_delta` and of
     `privateer_core.accounting.amplification.amplified_local_epsilon`.
     """
     if batch < 1:
@@ -96,9 +99,24 @@ def grouped_local_epsilon(epsilon: float, delta: float, batch: int, limit: float
     smaller_batch = 1 << (batch.bit_length() - 1)
     if grouped_delta(epsilon, limit, smaller_batch, share) <= _SAFE_DELTA_SHARE * delta:
         return limit
-    return largest_local_epsilon(
-        lambda e: grouped_delta(epsilon, e, batch, share), delta, min(epsilon, limit), limit, _RESOLUTION
+    least = min(epsilon, limit)
+    local_epsilon = largest_local_epsilon(
+        lambda e: grouped_delta(epsilon, e, batch, share), delta, least, limit, _RESOLUTION
     )
+    # The bound is above the worst crowd by a tolerance that varies, so it may rise a little with epsilon, too.
+    n_steps = 1
+    while local_epsilon > least and not _is_kept_above(epsilon, delta, local_epsilon, batch, share):
+        local_epsilon = max(least, (round(local_epsilon / _RESOLUTION) - n_steps) * _RESOLUTION)
+        n_steps *= 2
+    return local_epsilon
+
+
+def _is_kept_above(epsilon: float, delta: float, local_epsilon: float, batch: int, share: float) -> bool:
+    """Return whether the accountant's search for epsilon at ``delta`` finds no larger one than ``epsilon``."""
+    found = smallest_epsilon(
+        lambda e: e >= epsilon and grouped_delta(e, local_epsilon, batch, share) <= delta, EPSILON_MAX
+    )
+    return found <= epsilon * _EPSILON_RATIO_MIN
 
 
 class _Crowds:

@@ -8,6 +8,7 @@ from privateer_core.errors import SpecError
 
 _BISECT_PERIOD: Final = 8
 """Every eighth step of a search bisects its range, in case secants converge slowly."""
+_EPSILON_TOLERANCE: Final = 1e-9
 _START_SLOPE: Final = 0.75
 _SLOPE_MIN: Final = 0.1
 
@@ -82,6 +83,22 @@ def _interpolate_step(previous: tuple[float, float], best: tuple[float, float], 
         return -f_best * (x_best - x) / (f_best - fx)
     slope_x, slope_y = (fx - f_best) / (x - x_best), (fy - f_best) / (y - x_best)
     return -f_best * (fy * slope_y - fx * slope_x) / (slope_y * slope_x * (fy - fx))
+
+
+def smallest_epsilon(is_kept: Callable[[float], bool], max_epsilon: float) -> float:
+    """Return an epsilon at which a promise is kept, by bisection from 0, rounded up; infinity above ``max_epsilon``.
+
+    It is the smallest one if a promise that is kept at an epsilon is kept above it.
+    """
+    if is_kept(0.0):
+        return 0.0
+    if not is_kept(max_epsilon):
+        return math.inf
+    low, high = 0.0, max_epsilon
+    while high - low > _EPSILON_TOLERANCE * max(1.0, low):
+        middle = (low + high) / 2
+        low, high = (low, middle) if is_kept(middle) else (middle, high)
+    return high
 
 
 def largest_local_epsilon(

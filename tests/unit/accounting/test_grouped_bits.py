@@ -12,7 +12,9 @@ import pytest
 from scipy import stats
 
 from privateer_core.accounting import grouped_bits
+from privateer_core.accounting.accountant import account
 from privateer_core.accounting.amplification import amplified_local_epsilon
+from privateer_core.accounting.events import GroupedResponse
 from privateer_core.accounting.grouped_bits import grouped_delta, grouped_local_epsilon
 
 
@@ -140,3 +142,29 @@ def test_a_bit_allows_more_than_by_the_blanket(epsilon, batch, share, least):
     assert least <= allowed
     assert allowed > amplified_local_epsilon(epsilon, 1e-6, 2, math.floor(batch * share), 16.0)
     assert grouped_delta(epsilon, allowed, batch, share) <= 1e-6 < grouped_delta(epsilon, allowed + 0.005, batch, share)
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "delta", "honest"),
+    [
+        (0.5925621542900236, 8.516572034911249e-05, 373),
+        (2.96587563683351, 1.8283737267933817e-09, 1433),
+        (2.8031518169052725, 4.6162043399082913e-07, 916),
+    ],
+    ids=["the bound rises with epsilon", "a wide tolerance", "a coarse step"],
+)
+def test_the_accountant_finds_the_calibrated_epsilon(epsilon, delta, honest):
+    local_epsilon = grouped_local_epsilon(epsilon, delta, honest, 16.0)
+    found = account(GroupedResponse(local_epsilon, honest, 1.0)).epsilon(delta)
+    assert 0.99 * epsilon <= found <= epsilon * (1 + 1e-6)
+
+
+def test_a_bound_that_rises_with_epsilon_is_stepped_below(monkeypatch):
+    """Planted: the bound is a twentieth larger above the promised epsilon."""
+    epsilon, delta, honest = 0.6, 1e-6, 900
+    rising = lambda e, *event: grouped_delta(e, *event) * (1.05 if e > epsilon else 1.0)  # noqa: E731
+    straight = grouped_local_epsilon(epsilon, delta, honest, 16.0)
+    monkeypatch.setattr(grouped_bits, "grouped_delta", rising)
+    stepped = grouped_local_epsilon.__wrapped__(epsilon, delta, honest, 16.0)
+    assert stepped < straight
+    assert rising(epsilon * (1 + 1e-7), stepped, honest) <= delta < rising(epsilon * (1 + 1e-7), straight, honest)
