@@ -44,7 +44,7 @@ def compare_caps(spec: Spec, caps: Iterable[float] = CAPS) -> list[LocalCap]:
         return []
     values = sorted({privacy.local_epsilon_max, *(cap for cap in caps if privacy.bound <= cap <= LOCAL_EPSILON_MAX)})
     rounds = [change_promise(spec, privacy.model_copy(update={"local_epsilon_max": cap}), batch) for cap in values]
-    information = [terms_information(*pair, batch) for pair in rounds]
+    information = [float(terms_information(*pair, batch)) for pair in rounds]  # JSON takes no numpy numbers
     stated = information[values.index(privacy.local_epsilon_max)]
     costs = [terms.local_epsilon for _, terms in rounds]
     return [

@@ -5,6 +5,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -69,6 +70,29 @@ def test_a_guess_from_a_report_is_right_as_often_as_the_plan_says(local_epsilon:
         right = (1 + RandomizedResponse(local_epsilon, symbols).gain) / 2
         assert (symbols > 2) == (right < guess_max(local_epsilon) - 1e-9)
         assert right <= guess_max(local_epsilon) + 1e-12
+
+
+def test_a_plan_has_caps_of_reports_about_a_declared_rate() -> None:
+    spec = read_spec(
+        """
+        [experiment]
+        name = "rate"
+        arms = ["blue", "green"]
+        horizon = 6000
+        [context.features]
+        ios = { boolean = true }
+        [reward]
+        base_rate = 0.3
+        [privacy]
+        model = "shuffle"
+        epsilon = 1.0
+        delta = 1e-6
+        [algorithm]
+        name = "partition"
+        """
+    )
+    rows = msgspec.to_builtins(compare_caps(spec))
+    assert [row["local_epsilon_max"] for row in rows] == [4.0, 6.0, 8.0]
 
 
 @pytest.mark.parametrize(
