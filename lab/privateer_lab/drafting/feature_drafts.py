@@ -37,11 +37,13 @@ _MIN_LEVEL_SHARE: Final = 0.01
 _MIN_ROWS: Final = 10
 """A level of fewer participants, or of a smaller share, is not named, since it might identify a participant.
 
+Cut points have as many participants between them.
+
 In tables of at most 20 times as many rows levels are named, and a sentence says so.
 """
 _QUARTILES: Final = (0.25, 0.5, 0.75)
-_N_QUANTILES: Final = 65
-"""Number of cut points of numbers, for 64 bins with as many rows each."""
+_MAX_BINS: Final = 64
+"""Most bins of numbers between cut points, with as many rows each."""
 _LEFT_OUT: Final = " is left out: "
 _MAX_CODES: Final = 8
 _SKEWED_RANGE_RATIO: Final = 8.0
@@ -243,9 +245,11 @@ def _are_whole(numbers: NDArray[np.float64]) -> bool:
 
 
 def _compute_quantiles(numbers: NDArray[np.float64]) -> list[float]:
-    """Return quantiles, rounded to the digits that keep them distinct; empty if there are fewer than two."""
+    """Return quantiles, rounded to the digits that keep them distinct; empty if there are too few rows for two."""
+    first, last = INNER_QUANTILES
+    n_bins = min(_MAX_BINS, int((last - first) * len(numbers)) // _MIN_ROWS)
     # A frequent number is repeated, so that its rows are a bin of their own.
-    cuts, counts = np.unique(np.quantile(numbers, np.linspace(*INNER_QUANTILES, _N_QUANTILES)), return_counts=True)
+    cuts, counts = np.unique(np.quantile(numbers, np.linspace(first, last, n_bins + 1)), return_counts=True)
     if len(cuts) < 2:
         return []
     gaps = np.diff(cuts)
