@@ -212,7 +212,7 @@ export class Session {
     const outcome = toPlainValues(reward);
     this.warn(unfitOutcome(outcome, spec));
     if (!this.reportRequested) return /** @type {ReportStatus} */ (OUTCOMES[this.state]);
-    if (!choice) throw invalid("choose an arm first: call session.choose({...})", "reward");
+    if (!choice) throw invalid("choose an arm first", "reward");
     const values = policy.read(adjustOutcome(outcome, spec, choice.offset ?? 0), spec);
     participation.check(choice);
     // What could not be kept when it was chosen is kept now.
