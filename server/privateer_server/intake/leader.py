@@ -46,7 +46,7 @@ _REASONS: Final = {Decision.UNOPENED: "decryption-failed", Decision.INVALID: "ou
 _log = logging.getLogger("privateer.server")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class JoinedBatch:
     """A batch of votes after both servers' shares were joined."""
 

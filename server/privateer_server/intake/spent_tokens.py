@@ -7,6 +7,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from privateer_core.errors import DuplicateReport, PrivateerError
+from privateer_core.primitives.secret_values import SecretValues
 from privateer_core.serving.token_gate import Admission
 from privateer_server.store.records import TokenRow
 
@@ -38,7 +39,7 @@ class ReportToken(NamedTuple):
         return cls(row, admission.spent_error())
 
 
-class ReportTokens(msgspec.Struct):
+class ReportTokens(SecretValues, frozen=True, eq=False):
     """The tokens of counted reports: each is spent once. Those in the store count, and those not stored yet."""
 
     find_stored: FindTokenReport

@@ -24,7 +24,7 @@ _CACHED_NUMBERS: Final = 30_000
 """Numbers of a block of reports: with more, limbs leave the processor's cache."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Report:
     """A report as one of the servers receives it."""
 

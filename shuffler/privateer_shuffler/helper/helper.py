@@ -46,7 +46,7 @@ class _Policy(msgspec.Struct):
     terms: _Terms
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class OpenedBatch:
     """A batch with the opened shares of the helper, and the key by which both servers verify them."""
 
