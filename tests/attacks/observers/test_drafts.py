@@ -1,4 +1,4 @@
-"""Drafts of specs, which everybody may read: what they have from a log is about ten people or more."""
+"""Drafts are public: each number of a draft summarizes at least ten people of the log."""
 
 import tomllib
 from itertools import pairwise

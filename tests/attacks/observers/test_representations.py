@@ -1,4 +1,4 @@
-"""What a service prints of its objects, as a traceback with locals or a log does: nothing of reports and tokens."""
+"""Representations of a service's objects, as tracebacks and logs print them, hide reports and tokens."""
 
 from collections import Counter
 
