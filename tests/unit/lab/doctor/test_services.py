@@ -49,17 +49,19 @@ def test_rounds_that_close_meanwhile_are_no_finding(deployment: Deployment, caps
         with httpx.Client(base_url=deployment.at.server) as client:
             while not ended.is_set():
                 body = client.get("/experiments/busy/policy", headers=MSGPACK).content
-                client.post("/reports", content=body_of(body, sealed_reports(body, 20)))
+                for sealed_report in sealed_reports(body, 20):
+                    client.post("/reports", content=body_of(body, [sealed_report]))
 
-    filling = Thread(target=fill)
+    filling, checkups, version = Thread(target=fill), [], 1
     filling.start()
     try:
-        checkups = [run_checks(capsys, deployment.data, *ports(deployment.at)) for _ in range(3)]
+        while len(checkups) < 3 or version <= 3:
+            checkups.append(run_checks(capsys, deployment.data, *ports(deployment.at)))
+            version = httpx.get(f"{deployment.at.server}/experiments/busy").json()["version"]
     finally:
         ended.set()
         filling.join()
-    assert checkups == [(0, {})] * 3
-    assert httpx.get(f"{deployment.at.server}/experiments/busy").json()["version"] > 3
+    assert checkups == [(0, {})] * len(checkups)
 
 
 def test_a_service_that_hangs_and_one_that_is_elsewhere(deployment, capsys, monkeypatch):
