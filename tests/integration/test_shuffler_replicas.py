@@ -318,7 +318,7 @@ async def test_a_store_examines_its_tables_and_finds_disagreements(shared: Share
     store = open_resources(shared.settings).pool_store
     examination = store.examine()
     assert examination.disagreements == []
-    assert (examination.databases["PostgreSQL"].version, examination.databases["PostgreSQL"].is_whole) == (2, True)
+    assert (examination.databases["PostgreSQL"].version, examination.databases["PostgreSQL"].is_whole) == (3, True)
     for harm in (
         "UPDATE taken SET version = 0",
         "UPDATE rounds SET secret = 'x'",
