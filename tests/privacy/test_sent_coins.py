@@ -137,7 +137,7 @@ def test_coins_that_depend_on_the_context_are_caught(name: str, monkeypatch: pyt
 
 @pytest.mark.parametrize("name", SENT)
 def test_coins_that_depend_on_the_reward_are_caught(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of reports that contain coins: whoever chooses knows no reward yet."""
+    """Plant a leak of rewards in reports with coins; a choice is made before its reward is known."""
     parts = [part for part in parts_of(name, SAMPLES) if part.model in SENT[name]]
     assert len(parts) == len(SENT[name])
     coins_picked_by_the_reward(monkeypatch)

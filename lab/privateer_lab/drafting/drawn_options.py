@@ -33,7 +33,7 @@ class LateSigns:
 
     strong: Mapping[str, float]  # those that explain most of how rewards vary, with the share
     dependent: tuple[str, ...]  # those that depend on the arm
-    known: frozenset[str]  # those that are known before the choice, whatever the signs
+    known_features: frozenset[str]  # those that are known before the choice, whatever the signs
 
     @classmethod
     def find(
@@ -47,7 +47,7 @@ class LateSigns:
     @property
     def suspects(self) -> tuple[str, ...]:
         """Features that a spec leaves out unless the operator calls them known, by the share of rewards explained."""
-        return tuple(name for name in dict.fromkeys((*self.strong, *self.dependent)) if name not in self.known)
+        return tuple(name for name in dict.fromkeys((*self.strong, *self.dependent)) if name not in self.known_features)
 
     def explain(self) -> Iterator[str]:
         """Name the suspects, the signs, and what to do if they are known before the choice."""
@@ -110,8 +110,8 @@ def _is_cleared(expected: Array, share: float, rows: LoggedRows) -> bool:
     Given the reward that would not depend on the arm: the mean expectation of an arm is then above that of all by
     ``share`` of what its mean reward is.
     """
-    own, other = _cross_fitted_means(rows.arms, rows.folds % 2, rows.rewards - rows.rewards.mean())
-    products = other * (expected - expected.mean() - share * (own - own.mean()))
+    half_means, other_half_means = _cross_fitted_means(rows.arms, rows.folds % 2, rows.rewards - rows.rewards.mean())
+    products = other_half_means * (expected - expected.mean() - share * (half_means - half_means.mean()))
     return bool(products.mean() < -_MIN_STANDARD_ERRORS * cluster_standard_error(products, rows.units))
 
 

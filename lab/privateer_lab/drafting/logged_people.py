@@ -276,7 +276,7 @@ class LoggedPeople:
     @property
     def uneven_features(self) -> list[str]:
         """Features by which arms were assigned, as they depend on the arm and are known before the choice."""
-        return [name for name in self.late.dependent if name in self.late.known]
+        return [name for name in self.late.dependent if name in self.late.known_features]
 
     @property
     def suspects(self) -> tuple[str, ...]:

@@ -38,7 +38,7 @@ async def test_a_batch_is_counted_once_and_learned_from(shuffler: Shuffler) -> N
 
 
 async def test_a_second_closing_of_a_batch_is_too_late(shuffler: Shuffler) -> None:
-    """With other noise for the same votes it would tell more than the promise."""
+    """A second noise on the same votes would reveal more than the promise."""
     _, answer = await open_batch(shuffler)
     first, second = shuffler.close(answer), shuffler.close(answer)
     assert first != second, "each has noise of its own: a shuffler stores the first"

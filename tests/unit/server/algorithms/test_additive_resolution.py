@@ -56,7 +56,7 @@ def test_bins_are_chosen_again_after_half_as_many_people_more(reported: int, rev
 
 
 def test_learned_bins_are_those_of_a_posterior_of_merged_terms() -> None:
-    """By hand, with the matrix that merges. Planted: bins merged one further on."""
+    """The matrix that merges terms gives the same sums. Planted: bins merged one further on."""
     information, scores = simulate_sums(0.1, 3_000)
     matrix = (COARSE.terms[:, None] == np.arange(COARSE.merged.cells.count)).astype(float)
     assert matrix.sum(axis=0)[1:].tolist() == [4.0] * 32 + [1.0] * 4
